@@ -1,0 +1,1 @@
+"""Checks: pure functions from frames to findings. Imports collector only."""

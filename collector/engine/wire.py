@@ -1,0 +1,124 @@
+"""What goes over the wire to an engine: the subset of SGLang 0.5.23's HTTP API that this project uses.
+
+Requests carry SGLang's own field names. A field at its default is sent all the same: every sampling parameter is
+explicit, so that its effective value can be stored. Source: `srt/managers/io_struct.py` and
+`srt/sampling/sampling_params.py` of the sglang 0.5.23 wheel.
+"""
+
+from typing import Literal
+
+import msgspec
+
+PauseMode = Literal["abort", "retract", "in_place"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How to sample. The defaults leave softmax(logits) untouched."""
+
+    max_new_tokens: int = 128
+    """Limit on sampled tokens."""
+    temperature: float = 1.0
+    """Softmax temperature; 0 is greedy."""
+    top_p: float = 1.0
+    """Nucleus mass; 1 is off."""
+    top_k: int = -1
+    """Number of candidates; -1 is off."""
+    min_p: float = 0.0
+    """Floor relative to the likeliest token; 0 is off."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logit of every token already sampled."""
+    frequency_penalty: float = 0.0
+    """Subtracted from a sampled token's logit, once per occurrence."""
+    repetition_penalty: float = 1.0
+    """Divides positive, multiplies negative logits of tokens already seen; 1 is off."""
+    logit_bias: dict[str, float] | None = None
+    """Token id, as text, to what is added to its logit."""
+    stop: list[str] = []
+    """Strings that end the reply; the tokens sampled up to the match stay in output_ids."""
+    stop_token_ids: list[int] = []
+    """Further stop tokens beside the model's own."""
+    ignore_eos: bool = False
+    """Samples on past every stop token."""
+    min_new_tokens: int = 0
+    """Stop tokens are forbidden before this many; 0 is off."""
+    sampling_seed: int | None = None
+    """Seed of this request's draws."""
+    no_stop_trim: bool = True
+    """Leaves the stop token in `text`; ids always hold it."""
+    skip_special_tokens: bool = False
+    """Leaves special tokens out of `text`; ids always hold them."""
+    spaces_between_special_tokens: bool = False
+    """SGLang's text option; off, so that text is the plain decoding."""
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /generate`: ids in, ids out."""
+
+    input_ids: list[int]
+    """Exact prompt, int32."""
+    sampling_params: SamplingParams
+    """How to sample."""
+    rid: str
+    """Name of the request, for abort; unique among live requests."""
+    lora_path: str | None = None
+    """Engine name of the adapter version, `<adapter>@<version>`; None is the base model."""
+    return_logprob: bool = True
+    """Asks for the sampled log-probabilities."""
+    logprob_start_len: int = -1
+    """Output tokens only; 0 would also switch the prefix cache off for the request."""
+    stream: bool = True
+    """One server-sent event per group of tokens."""
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Which base weights sampled output tokens `start` to `end`."""
+
+    version: str
+    start: int
+    end: int
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the engine ended the reply."""
+
+    type: Literal["stop", "length", "abort"]
+    matched: int | str | None = None
+    """The stop token id or stop string that matched."""
+    length: int | None = None
+    """The limit that was reached."""
+    message: str | None = None
+    """Why it was aborted."""
+    status_code: int | None = None
+    """HTTP status that goes with an abort."""
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stream event added. The last one of a reply carries `finish` and the totals."""
+
+    token_ids: list[int]
+    """New sampled ids, in order."""
+    logprobs: list[float]
+    """log mu of the new ids, nats; the same length."""
+    finish: Finish | None = None
+    """Set on the last delta only."""
+    spans: list[Span] = []
+    """On the last delta: cover all output tokens exactly once."""
+    prompt_tokens: int | None = None
+    """On the last delta: prompt tokens as the engine counted them."""
+    completion_tokens: int | None = None
+    """On the last delta: output tokens as the engine counted them."""
+    cached_tokens: int | None = None
+    """Prompt tokens taken from the prefix cache."""
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /model_info`, the part used here."""
+
+    model_path: str
+    """Folder or name of the model."""
+    served_model_name: str | None = None
+    """The name clients use."""
+    weight_version: str = "default"
+    """Label of the base weights."""
+    tokenizer_path: str | None = None
+    """Folder of the tokenizer, where it differs."""

@@ -1,0 +1,71 @@
+"""The `roundhouse` command: finds the subcommand by name and imports nothing else."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from collector.errors import UserError
+
+COMMANDS = {
+    "collect": "run the collector between agents and an engine",
+    "demo": "run engine, collector and a small agent, and show what was captured",
+    "engine": "serve a model for the collector to sample from",
+    "export": "write a store as a native log or a self-contained DuckDB database",
+    "feedback": "post feedback on a turn or a session to a collector",
+    "forget": "erase sessions from a store",
+    "sql": "query a store with DuckDB SQL",
+    "verify": "prove that a store is whole, and set aside what is damaged",
+}
+"""Subcommand to its one-line help; `console.commands.<name>` implements it."""
+
+
+class Command(Protocol):
+    """What a module under `console.commands` offers."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declares the command's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Does the work and returns the exit code."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one subcommand; returns 0, its own verdict, or 2 for input or a call that cannot be used."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in COMMANDS:
+        _overview().parse_args(words or ["--help"])
+        return 2
+    command = cast(Command, importlib.import_module(f"console.commands.{words[0]}"))
+    parser = argparse.ArgumentParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
+    command.add_arguments(parser)
+    args = parser.parse_args(words[1:])
+    try:
+        return command.run(args)
+    except UserError as error:
+        print(f"roundhouse {words[0]}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"roundhouse {words[0]}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+
+
+def _overview() -> argparse.ArgumentParser:
+    lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="roundhouse",
+        description="Online-RL operations console and debugging toolkit for deployed agents.",
+        epilog=f"commands:\n{lines}\n\nroundhouse COMMAND --help says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version="roundhouse 0.1.0")
+    parser.add_argument("command", choices=[*COMMANDS], metavar="COMMAND", help="what to run")
+    return parser

@@ -1,0 +1,1 @@
+"""Training: the embedded engine and everything else that needs torch. Imports checks and collector."""

@@ -1,0 +1,7 @@
+"""`python -m console`: the same as the `roundhouse` command, for child processes."""
+
+import sys
+
+from console.cli import main
+
+sys.exit(main())

@@ -1,0 +1,62 @@
+"""What may import what, and what a command may load before it is needed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("collector", "checks", "trainer", "console")
+TORCH = {"torch", "transformers", "peft"}
+HEAVY = TORCH | {"polars", "duckdb", "pyarrow", "textual", "starlette", "aiohttp", "openai", "msgspec", "rich"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after running `code`."""
+    probe = f"{code}\nimport sys\nprint('MODULES', *sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("MODULES ")[2].split())
+
+
+def modules(*folders: str) -> list[str]:
+    """Dotted names of every module under the folders."""
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__main__.py"
+    ]
+
+
+def test_imports_point_one_way() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_help_of_the_command_loads_nothing_heavy() -> None:
+    assert not HEAVY & loaded_by("import console.cli; console.cli.main([])")
+
+
+def test_collector_and_checks_load_no_torch() -> None:
+    assert not TORCH & loaded_by("\n".join(f"import {name}" for name in modules("collector", "checks")))
+
+
+@pytest.mark.parametrize("name", modules("console/commands"))
+def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
+    assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")
+
+
+def test_package_roots_hold_a_docstring_and_nothing_else() -> None:
+    for path in (file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
+        text = path.read_text().strip()
+        assert text.startswith('"""'), path
+        assert text.index('"""', 3) == len(text) - 3, path
+
+
+def test_every_test_module_stands_for_a_module() -> None:
+    """A test file's place and name tell which module it tests, unless it names a flow in its docstring."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        assert path.read_text().startswith('"""'), f"{path} has no docstring that says what it holds"

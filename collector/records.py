@@ -28,7 +28,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What every record is: immutable, made by keyword, strict about its fields."""
 
 
-class VersionSpan(Record, kw_only=True):
+class VersionSpan(Record, frozen=True, kw_only=True):
     """Which weights sampled completion tokens `start` to `end` (0-based, end exclusive)."""
 
     version: int | str
@@ -39,7 +39,7 @@ class VersionSpan(Record, kw_only=True):
     """One past the last completion token of the span."""
 
 
-class ChatRequest(Record, kw_only=True):
+class ChatRequest(Record, frozen=True, kw_only=True):
     """What the client asked, in chat form. JSON values as received, after redaction."""
 
     messages: list[dict[str, object]]
@@ -50,7 +50,7 @@ class ChatRequest(Record, kw_only=True):
     """Extra variables for the chat template, such as enable_thinking."""
 
 
-class Turn(Record, kw_only=True):
+class Turn(Record, frozen=True, kw_only=True):
     """One model call: exact prompt token ids, sampled token ids and their sampled log-probabilities."""
 
     turn_id: str
@@ -144,7 +144,7 @@ class Turn(Record, kw_only=True):
     """The assistant message sent back: content, reasoning_content, tool_calls; or the error."""
 
 
-class Score(Record, kw_only=True):
+class Score(Record, frozen=True, kw_only=True):
     """The trainer's probabilities of a turn's completion tokens."""
 
     turn_id: str
@@ -167,7 +167,7 @@ class Score(Record, kw_only=True):
     """float32, advantage per completion token."""
 
 
-class Reward(Record, kw_only=True):
+class Reward(Record, frozen=True, kw_only=True):
     """A session's or turn's reward, fixed when its feedback window closed."""
 
     session_id: str
@@ -184,7 +184,7 @@ class Reward(Record, kw_only=True):
     """When the window closed."""
 
 
-class Feedback(Record, kw_only=True):
+class Feedback(Record, frozen=True, kw_only=True):
     """One judgement of a turn or a session, by a user, a grader or CI."""
 
     feedback_id: str
@@ -211,7 +211,7 @@ class Feedback(Record, kw_only=True):
     """feedback_id of the judgement this one replaces."""
 
 
-class Step(Record, kw_only=True):
+class Step(Record, frozen=True, kw_only=True):
     """One optimizer step of one adapter."""
 
     adapter: str
@@ -264,7 +264,7 @@ class Step(Record, kw_only=True):
     """Learning rate."""
 
 
-class Span(Record, kw_only=True):
+class Span(Record, frozen=True, kw_only=True):
     """What the trainer or the engine was doing between two times."""
 
     role: SpanRole
@@ -279,7 +279,7 @@ class Span(Record, kw_only=True):
     """The adapter it was for."""
 
 
-class Eval(Record, kw_only=True):
+class Eval(Record, frozen=True, kw_only=True):
     """One sample of one held-out task."""
 
     adapter: str | None = None
@@ -298,7 +298,7 @@ class Eval(Record, kw_only=True):
     """Whether it counts as solved."""
 
 
-class Event(Record, kw_only=True):
+class Event(Record, frozen=True, kw_only=True):
     """Something that happened: declared by a client, or noticed by a part of the system."""
 
     at: datetime
@@ -323,7 +323,7 @@ class Event(Record, kw_only=True):
     """The rest, as JSON."""
 
 
-class Run(Record, kw_only=True):
+class Run(Record, frozen=True, kw_only=True):
     """The setting that numbers were measured in."""
 
     at: datetime
@@ -340,7 +340,7 @@ class Run(Record, kw_only=True):
     """What the engine's log-probabilities are of."""
 
 
-class Adapter(Record, kw_only=True):
+class Adapter(Record, frozen=True, kw_only=True):
     """One LoRA line of one tenant."""
 
     adapter: str
@@ -353,7 +353,7 @@ class Adapter(Record, kw_only=True):
     """When it was registered."""
 
 
-class Version(Record, kw_only=True):
+class Version(Record, frozen=True, kw_only=True):
     """One immutable checkpoint of an adapter. Version 0 is the base model."""
 
     adapter: str
@@ -380,7 +380,7 @@ class Version(Record, kw_only=True):
     """When its state last changed."""
 
 
-class Route(Record, kw_only=True):
+class Route(Record, frozen=True, kw_only=True):
     """Where a tenant's new sessions go: one adapter version and its weight."""
 
     tenant: str

@@ -22,6 +22,7 @@ SpanRole = Literal["trainer", "engine"]
 SpanKind = Literal["step", "wait", "generate", "paused_for_weights", "idle_scheduled"]
 Severity = Literal["info", "warn", "fail"]
 VersionState = Literal["candidate", "canary", "live", "rejected", "retired"]
+AuditAction = Literal["register_adapter", "register_version", "record_gate", "change_state", "replace_routes"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -393,6 +394,29 @@ class Route(Record, frozen=True, kw_only=True):
     """Share of new sessions, relative to the tenant's other routes."""
 
 
+class Audit(Record, frozen=True, kw_only=True):
+    """One change of the registry: who, when and why."""
+
+    revision: int
+    """The registry's revision after the change; dense, from 1."""
+    at: datetime
+    """When."""
+    actor: str
+    """Who or what made the change."""
+    reason: str
+    """Why, in words."""
+    action: AuditAction
+    """What was done."""
+    tenant: str | None = None
+    """The tenant it was done for."""
+    adapter: str | None = None
+    """The adapter it was done to."""
+    version: int | None = None
+    """The version it was done to."""
+    detail: dict[str, object] | None = None
+    """The rest, as JSON: what changed, from what, to what."""
+
+
 TABLES: dict[str, type[Record]] = {
     "turns": Turn,
     "scores": Score,
@@ -406,5 +430,10 @@ TABLES: dict[str, type[Record]] = {
 }
 """The journalled tables, by name."""
 
-REGISTRY_TABLES: dict[str, type[Record]] = {"adapters": Adapter, "versions": Version, "routes": Route}
+REGISTRY_TABLES: dict[str, type[Record]] = {
+    "adapters": Adapter,
+    "versions": Version,
+    "routes": Route,
+    "audit": Audit,
+}
 """The tables of the registry, by name."""

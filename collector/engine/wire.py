@@ -13,10 +13,15 @@ PauseMode = Literal["abort", "retract", "in_place"]
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """How to sample. The defaults leave softmax(logits) untouched."""
+    """How to sample. The defaults leave softmax(logits) untouched.
+
+    Penalties count sampled tokens, never the prompt. SGLang with its overlapped scheduler (the default) counts them
+    one token late, and the last prompt token in place of the first; log mu is of what was truly sampled from.
+    """
 
     max_new_tokens: int = 128
-    """Limit on sampled tokens."""
+    """Limit on sampled tokens. With the prompt it may not exceed the context: the engine refuses, and does not cut.
+    SGLang also leaves the last two positions of the context empty, finishing with `length`."""
     temperature: float = 1.0
     """Softmax temperature; 0 is greedy."""
     top_p: float = 1.0
@@ -30,7 +35,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float = 0.0
     """Subtracted from a sampled token's logit, once per occurrence."""
     repetition_penalty: float = 1.0
-    """Divides positive, multiplies negative logits of tokens already seen; 1 is off."""
+    """Divides positive, multiplies negative logits of tokens already sampled; 1 is off."""
     logit_bias: dict[str, float] | None = None
     """Token id, as text, to what is added to its logit."""
     stop: list[str] = []
@@ -42,7 +47,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     min_new_tokens: int = 0
     """Stop tokens are forbidden before this many; 0 is off."""
     sampling_seed: int | None = None
-    """Seed of this request's draws."""
+    """Seed of this request's draws. SGLang ignores it unless it runs with `--enable-deterministic-inference`, and
+    then samples a request without one as if it were 42 (`sampling_batch_info.py`)."""
     no_stop_trim: bool = True
     """Leaves the stop token in `text`; ids always hold it."""
     skip_special_tokens: bool = False
@@ -55,11 +61,12 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /generate`: ids in, ids out."""
 
     input_ids: list[int]
-    """Exact prompt, int32."""
+    """Exact prompt, int32. SGLang answers ids outside the vocabulary as if nothing were wrong: check them before."""
     sampling_params: SamplingParams
     """How to sample."""
     rid: str
-    """Name of the request, for abort; unique among live requests."""
+    """Name of the request, for abort. SGLang aborts every live request whose rid starts with the one it is given, and
+    2 s after a stream has ended it aborts that rid once more: use ids of one length, and never one again."""
     lora_path: str | None = None
     """Engine name of the adapter version, `<adapter>@<version>`; None is the base model."""
     return_logprob: bool = True
@@ -122,3 +129,44 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Label of the base weights."""
     tokenizer_path: str | None = None
     """Folder of the tokenizer, where it differs."""
+
+
+class LoraLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Adapter slots of one worker."""
+
+    slots_used: int
+    """Adapters in the batch pool."""
+    slots_total: int
+    """Adapters that fit into the batch pool."""
+
+
+class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's part of `GET /v1/loads`. What an engine does not report is None."""
+
+    num_running_reqs: int
+    """Requests being sampled."""
+    num_waiting_reqs: int
+    """Requests in the queue."""
+    dp_rank: int = 0
+    """Which data-parallel worker."""
+    num_used_tokens: int | None = None
+    """Tokens that hold a KV slot."""
+    max_total_num_tokens: int | None = None
+    """KV slots."""
+    token_usage: float | None = None
+    """Share of the KV slots in use, 0 to 1."""
+    gen_throughput: float | None = None
+    """Sampled tokens a second, as the engine last measured it."""
+    cache_hit_rate: float | None = None
+    """Share of prompt tokens found in the prefix cache, as the engine last measured it."""
+    lora: LoraLoad | None = None
+    """Adapter slots."""
+
+
+class WeightUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's answer to a successful weight update."""
+
+    message: str
+    """What the engine says it did."""
+    num_paused_requests: int = 0
+    """Requests it held back meanwhile."""

@@ -1,0 +1,130 @@
+"""The registry's rows as records, read in one transaction; never makes or changes a file."""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from collector.errors import StoreError
+from collector.records import REGISTRY_TABLES, Adapter, Audit, Record, Route, Version
+from collector.store.registry_schema import FILE_NAME, has_tables
+
+R = TypeVar("R", bound=Record)
+_TIMES = ("at", "created_at", "changed_at")
+_JSON = ("trained_on", "gate", "detail")
+_ORDER = {"adapters": "adapter", "versions": "adapter, version", "routes": "tenant, position", "audit": "revision"}
+
+
+class RegistrySnapshot(NamedTuple):
+    """The registry as of one revision."""
+
+    revision: int
+    """Number of changes ever made; 0 when there is no registry yet."""
+    adapters: tuple[Adapter, ...]
+    """By name."""
+    versions: tuple[Version, ...]
+    """By adapter and version."""
+    routes: tuple[Route, ...]
+    """By tenant, in the order they were given."""
+    route_revisions: Mapping[str, int]
+    """Tenant to the revision at which its routes changed last; absent if they never did."""
+
+
+def read_revision(connection: sqlite3.Connection) -> int:
+    """Number of changes ever made."""
+    return connection.execute("SELECT coalesce(max(revision), 0) FROM audit").fetchone()[0]
+
+
+def read_snapshot(connection: sqlite3.Connection) -> RegistrySnapshot:
+    """Adapters, versions and routes; consistent when the caller holds a transaction."""
+    changed = "SELECT tenant, max(revision) FROM audit WHERE action = 'replace_routes' GROUP BY tenant"
+    return RegistrySnapshot(
+        revision=read_revision(connection),
+        adapters=tuple(read_rows(connection, Adapter)),
+        versions=tuple(read_rows(connection, Version)),
+        routes=tuple(read_rows(connection, Route)),
+        route_revisions=dict(connection.execute(changed).fetchall()),
+    )
+
+
+def read_rows(connection: sqlite3.Connection, record: type[R], **equal: object) -> list[R]:
+    """Rows of a registry table whose columns equal the values given, in the table's order."""
+    table = next(name for name, kind in REGISTRY_TABLES.items() if kind is record)
+    columns = record.__struct_fields__
+    where = " AND ".join(f"{name} = ?" for name in equal) or "true"
+    rows = connection.execute(
+        f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {_ORDER[table]}", tuple(equal.values())
+    )
+    return [msgspec.convert(_decoded(dict(zip(columns, row, strict=True))), record) for row in rows]
+
+
+# Any: SQLite's values before they are checked against the record.
+def _decoded(row: dict[str, Any]) -> dict[str, Any]:
+    for name in _TIMES:
+        if name in row:
+            row[name] = datetime.fromtimestamp(row[name] // 1_000_000, UTC).replace(microsecond=row[name] % 1_000_000)
+    for name in _JSON:
+        if row.get(name) is not None:
+            row[name] = msgspec.json.decode(row[name])
+    return row
+
+
+def read_registry(store: Path) -> RegistrySnapshot:
+    """The registry of a store that this process may not be able to write."""
+    with open_read_only(store) as connection:
+        return RegistrySnapshot(0, (), (), (), {}) if connection is None else read_snapshot(connection)
+
+
+def read_audit(store: Path) -> list[Audit]:
+    """Every change of a store's registry, oldest first."""
+    with open_read_only(store) as connection:
+        return [] if connection is None else read_rows(connection, Audit)
+
+
+@contextmanager
+def open_read_only(store: Path) -> Generator[sqlite3.Connection | None]:
+    """A transaction that only reads the registry of a store; None when it has none."""
+    path = store / FILE_NAME
+    if not path.exists():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="roundhouse-registry-") as scratch:
+        try:
+            connection = _open(path, Path(scratch))
+            try:
+                yield connection if has_tables(connection, path) else None
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: cannot be read ({error}); restore it from a copy") from error
+
+
+def _open(path: Path, scratch: Path) -> sqlite3.Connection:
+    try:
+        return _pinned(path)
+    except sqlite3.OperationalError:
+        if path.with_name(path.name + "-shm").exists():
+            raise
+    # A folder that cannot be written, with no process writing: SQLite cannot read the write-ahead log in place.
+    for suffix in ("", "-wal"):
+        source = path.with_name(path.name + suffix)
+        if source.exists():
+            shutil.copyfile(source, scratch / source.name)
+    return _pinned(scratch / path.name)
+
+
+def _pinned(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=10.0)
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

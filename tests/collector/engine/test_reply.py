@@ -1,0 +1,146 @@
+"""The engine's contract: what each broken reply is refused for, and both ways of streaming read alike."""
+
+import msgspec
+import pytest
+
+from collector.engine.reply import ReplyReader
+from collector.engine.wire import Delta, Finish, Span
+from collector.errors import EngineError
+
+STOP = {"type": "stop", "matched": 2}
+
+
+def event(ids: list[int], total: int, finish: dict[str, object] | None = None, **meta: object) -> bytes:
+    """An event as SGLang writes it: log mu of id n is -n / 10."""
+    final: dict[str, object] = (
+        {"output_token_logprobs_length": total, "prompt_tokens": 4, "weight_versions": spans(("w1", 0, total))}
+        if finish
+        else {}
+    )
+    known = {"id": "r", "finish_reason": finish, "completion_tokens": total, "cached_tokens": 3, "e2e_latency": 0.1}
+    logprobs = {"output_token_logprobs": [[-token / 10, token, None] for token in ids]}
+    return msgspec.json.encode({"text": "", "output_ids": ids, "meta_info": known | logprobs | final | meta})
+
+
+def spans(*triples: tuple[str, int, int]) -> list[dict[str, object]]:
+    return [{"version": version, "start": start, "end": end} for version, start, end in triples]
+
+
+def read(*events: bytes) -> list[Delta]:
+    reader = ReplyReader("r")
+    deltas = [delta for each in events if (delta := reader.read(each)) is not None]
+    assert reader.ended == (deltas[-1].finish is not None)
+    return deltas
+
+
+EXPECTED = [
+    Delta(token_ids=[5, 6], logprobs=[-0.5, -0.6], cached_tokens=3),
+    Delta(token_ids=[7], logprobs=[-0.7], cached_tokens=3),
+    Delta(
+        token_ids=[2],
+        logprobs=[-0.2],
+        finish=Finish(type="stop", matched=2),
+        spans=[Span(version="w1", start=0, end=4)],
+        prompt_tokens=4,
+        completion_tokens=4,
+        cached_tokens=3,
+    ),
+]
+
+
+def test_events_that_hold_what_is_new() -> None:
+    assert read(event([5, 6], 2), event([], 2), event([7], 3), event([2], 4, STOP)) == EXPECTED
+
+
+def test_events_that_repeat_the_whole_reply() -> None:
+    assert read(event([5, 6], 2), event([5, 6], 2), event([5, 6, 7], 3), event([5, 6, 7, 2], 4, STOP)) == EXPECTED
+
+
+def test_a_reply_without_a_token() -> None:
+    abort = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+    (delta,) = read(event([], 0, abort))
+    assert (delta.token_ids, delta.spans, delta.completion_tokens) == ([], [], 0)
+    assert delta.finish == Finish(type="abort", message="Aborted")
+
+
+def test_no_spans_are_invented() -> None:
+    for none in (None, []):
+        assert read(event([5], 1, STOP, weight_versions=none))[-1].spans == []
+
+
+def test_a_queued_request_that_is_aborted_says_its_last_token_again() -> None:
+    abort = {"type": "abort", "message": "Abort in waiting queue"}
+    everything = [[-0.5, 5, None], [-0.6, 6, None], [-0.7, 7, None]]
+    alone = read(event([5, 6], 2), event([7], 3), event([7], 3, abort, output_token_logprobs=everything))
+    assert [delta.token_ids for delta in alone] == [[5, 6], [7], []]
+    merged = read(event([5, 6], 2), event([7, 7], 3, abort, output_token_logprobs=[[-0.7, 7, None], *everything]))
+    assert [delta.token_ids for delta in merged] == [[5, 6], [7]]
+    only_one = [[-0.5, 5, None], [-0.5, 5, None]]
+    merged_first = read(event([5, 5], 1, abort, output_token_logprobs=only_one))
+    assert [delta.token_ids for delta in merged_first] == [[5]]
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([event([5, 6], 2, output_token_logprobs=[[-0.5, 5, None]])], "1 log-probabilities for 2 ids"),
+        ([event([5], 1, output_token_logprobs=[[-0.5, 6, None]])], "log-probabilities of other ids"),
+        ([event([5], 1, output_token_logprobs=[[None, 5, None]])], "cannot be read"),
+        ([event([5, 6], 2), event([5], 4)], "1 ids after 2 at completion_tokens 4, expected 2 or 4 ids"),
+        ([event([5, 6], 2), event([5, 9, 7], 3)], "differs from the 2 tokens read before"),
+        ([event([5], 1, STOP, output_token_logprobs_length=2)], "output_token_logprobs_length 2, expected 1"),
+        ([event([5], 1, STOP, output_token_logprobs_length=None)], "output_token_logprobs_length None, expected 1"),
+        ([event([5], 1, STOP, completion_tokens=None)], "completion_tokens None"),
+        ([event([5], 1, STOP), event([6], 2)], "an event after the finish reason"),
+        ([event([5], 1, {"type": "tired"})], "cannot be read"),
+        ([b'{"output_ids":[5]}'], "without meta_info"),
+        ([b"{"], "cannot be read"),
+        ([b"<html>"], "cannot be read"),
+        (
+            [event([5, 6], 2), event([7], 3, {"type": "abort"}, output_token_logprobs=[[-0.5, 5, None]])],
+            "in the reply to r: found",
+        ),
+    ],
+)
+def test_a_broken_reply_is_refused(events: list[bytes], words: str) -> None:
+    with pytest.raises(EngineError, match="broke its contract") as refused:
+        read(*events)
+    assert words in str(refused.value)
+    assert refused.value.status is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        spans(("a", 0, 3)),
+        spans(("a", 0, 5)),
+        spans(("a", 1, 4)),
+        spans(("a", 0, 2), ("b", 3, 4)),
+        spans(("a", 0, 3), ("b", 2, 4)),
+        spans(("b", 2, 4), ("a", 0, 2)),
+        spans(("a", 0, 4), ("b", 4, 1), ("c", 1, 4)),
+    ],
+)
+def test_spans_that_do_not_cover_the_tokens_once_are_refused(wrong: list[dict[str, object]]) -> None:
+    with pytest.raises(EngineError, match="expected spans that cover 0 to 4 exactly once"):
+        read(event([5, 6, 7, 2], 4, STOP, weight_versions=wrong))
+
+
+def test_spans_that_cover_the_tokens_once_are_kept() -> None:
+    (delta,) = read(event([5, 6, 7, 2], 4, STOP, weight_versions=spans(("a", 0, 1), ("b", 1, 4))))
+    assert delta.spans == [Span(version="a", start=0, end=1), Span(version="b", start=1, end=4)]
+
+
+def test_a_refusal_inside_the_stream_has_its_status_and_the_engine_s_words() -> None:
+    reader = ReplyReader("r")
+    with pytest.raises(EngineError, match="the engine refused r: too long") as refused:
+        reader.read(b'{"error":{"message":"too long","type":"invalid_request_error","code":400,"retryable":false}}')
+    assert refused.value.status == 400
+    assert reader.ended
+
+
+def test_an_abort_with_an_error_status_and_no_token_is_a_refusal() -> None:
+    reader = ReplyReader("r")
+    with pytest.raises(EngineError, match="the engine refused r: queue full") as refused:
+        reader.read(event([], 0, {"type": "abort", "message": "queue full", "status_code": 503}))
+    assert refused.value.status == 503

@@ -1,0 +1,144 @@
+"""Writes one answer to a client that may leave at any moment, streamed or whole."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from time import monotonic
+from urllib.parse import quote
+
+from starlette.types import Message, Receive, Send
+
+from collector.conversation import Outcome
+from collector.errors import EngineError
+from collector.refusal import Refusal
+from collector.shapes.exchange import Exchange
+from collector.shapes.problem import problem
+from collector.turn import EngineAborted, TurnInProgress
+
+Headers = list[tuple[bytes, bytes]]
+
+_JSON = (b"content-type", b"application/json")
+_EVENT_STREAM: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_PING = b": ping\n\n"
+_NOT_RECORDED = b": not recorded\n\n"
+
+
+class Answer:
+    """Carries a turn's events to the client; the client's leaving ends the turn."""
+
+    def __init__(
+        self, exchange: Exchange, turn: TurnInProgress, receive: Receive, send: Send, *, ping_interval_s: float
+    ) -> None:
+        self._exchange = exchange
+        self._turn = turn
+        self._receive = receive
+        self._send = send
+        self._ping_interval_s = ping_interval_s
+        self._headers: Headers = [
+            (b"x-roundhouse-session", quote(turn.name.session_id, safe="/:@+=,;!~ ").encode()),
+            (b"x-roundhouse-turn", turn.name.turn_id.encode()),
+        ]
+        self._started = False
+        self._last_sent = monotonic()
+        self._writing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serves the turn to its end, or until the client leaves."""
+        work = asyncio.create_task(self._work())
+        side = [asyncio.create_task(self._end_when_client_leaves(work))]
+        if self._exchange.stream:
+            side.append(asyncio.create_task(self._ping()))
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            # The server stops: the turn is recorded as far as it came.
+            work.cancel()
+            await asyncio.wait({work})
+        finally:
+            for task in side:
+                task.cancel()
+        if not work.cancelled():
+            work.result()
+
+    async def _work(self) -> None:
+        turn, exchange = self._turn, self._exchange
+        try:
+            async with aclosing(turn.events()) as batches:
+                async for events in batches:
+                    if exchange.stream:
+                        await self._write(lambda events=events: exchange.events(events))
+            outcome = await turn.finish()
+            await self._end(outcome)
+        # A client that left shows as a cancellation, or as a failed write.
+        except (asyncio.CancelledError, OSError):
+            await turn.abandon()
+        except (EngineError, EngineAborted) as error:
+            await self._refuse(await turn.fail(error))
+        except Refusal as refusal:
+            await self._refuse(refusal)
+        finally:
+            await turn.settle()
+
+    async def _end(self, outcome: Outcome) -> None:
+        if self._exchange.stream:
+            closing = b"" if outcome.recorded else _NOT_RECORDED
+            await self._write(lambda: closing + self._exchange.closing(outcome), last=True)
+            return
+        body = self._exchange.body(outcome)
+        recorded: Headers = [] if outcome.recorded else [(b"x-roundhouse-recorded", b"false")]
+        await send_whole(self._send, 200, [*self._headers, *recorded, _JSON], body)
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        if self._started:
+            await self._write(lambda: self._exchange.broken_off(refusal), last=True)
+        else:
+            self._started = True
+            await send_refusal(self._send, refusal, self._headers)
+
+    async def _write(self, piece: Callable[[], bytes], *, last: bool = False) -> None:
+        async with self._writing:
+            opening = b""
+            if not self._started:
+                self._started = True
+                await self._send(_start(200, [*self._headers, *_EVENT_STREAM]))
+                opening = self._exchange.opening(self._turn.name)
+            body = opening + piece()
+            if body or last:
+                await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+                self._last_sent = monotonic()
+
+    async def _ping(self) -> None:
+        while True:
+            silence = monotonic() - self._last_sent
+            if silence < self._ping_interval_s:
+                await asyncio.sleep(self._ping_interval_s - silence)
+            else:
+                await self._write(lambda: _PING)
+
+    async def _end_when_client_leaves(self, work: asyncio.Task[None]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        work.cancel()
+
+
+def _start(status: int, headers: Headers) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """One whole response."""
+    length = (b"content-length", str(len(body)).encode())
+    await send(_start(status, [*headers, length]))
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_refusal(send: Send, refusal: Refusal, headers: Headers | None = None) -> None:
+    """An error in OpenAI's shape."""
+    retry: Headers = []
+    if refusal.retry_after_s is not None:
+        retry = [(b"retry-after", str(refusal.retry_after_s).encode())]
+    await send_whole(send, refusal.status, [*(headers or []), *retry, _JSON], problem(refusal))

@@ -1,0 +1,151 @@
+"""The collector's HTTP surface: which path does what."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from time import time
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from collector.answer import Answer, send_refusal
+from collector.caller import Caller, identify
+from collector.collector import Collector
+from collector.refusal import Refusal
+from collector.request_body import ClientGone, headers_of, read_bounded
+from collector.shapes.chat import ChatExchange
+from collector.shapes.exchange import Exchange
+from collector.shapes.generate import GenerateExchange
+from collector.shapes.problem import problem
+
+
+class TurnEndpoint:
+    """Serves model calls in one wire shape."""
+
+    def __init__(self, collector: Collector, shape: Callable[[bytes], Exchange]) -> None:
+        self._collector = collector
+        self._shape = shape
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reads, prepares and answers one call."""
+        collector = self._collector
+        try:
+            caller, body = await _read(collector, scope, receive)
+            started_at = datetime.now(UTC)
+            exchange = self._shape(body)
+            turn = await collector.capture.begin(exchange.call, caller, started_at)
+        except Refusal as refusal:
+            collector.metrics.refusals.labels(refusal.status).inc()
+            await send_refusal(send, refusal)
+            return
+        except RecursionError:
+            await send_refusal(send, Refusal.invalid("the request is nested too deeply; flatten it", code="too_deep"))
+            return
+        except ClientGone:
+            return
+        await Answer(exchange, turn, receive, send, ping_interval_s=collector.config.ping_interval_s).run()
+
+
+class BodyEndpoint:
+    """Serves requests that are answered with one small JSON body."""
+
+    def __init__(self, collector: Collector, accept: Callable[[bytes, Caller], Awaitable[bytes]]) -> None:
+        self._collector = collector
+        self._accept = accept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reads and answers one request."""
+        try:
+            caller, body = await _read(self._collector, scope, receive)
+            answer = await self._accept(body, caller)
+        except Refusal as refusal:
+            self._collector.metrics.refusals.labels(refusal.status).inc()
+            await send_refusal(send, refusal)
+        except ClientGone:
+            return
+        else:
+            await Response(answer, media_type="application/json")(scope, receive, send)
+
+
+async def _read(collector: Collector, scope: Scope, receive: Receive) -> tuple[Caller, bytes]:
+    headers = headers_of(scope)
+    owner = collector.keys.owner(headers)
+    body = await read_bounded(receive, headers, collector.config.max_request_bytes)
+    return identify(headers, tenant=owner.tenant, key_sha256=owner.key_sha256), body
+
+
+def build_app(collector: Collector) -> Starlette:
+    """The application around one collector, which it starts and stops."""
+
+    started = int(time())
+
+    async def models(request: Request) -> Response:
+        owner = collector.keys.owner(headers_of(request.scope))
+        data = [
+            {"id": name, "object": "model", "created": started, "owned_by": owner.tenant, **collector.describe()}
+            for name in collector.routes.models(owner.tenant)
+        ]
+        return _json({"object": "list", "data": data})
+
+    async def model(request: Request) -> Response:
+        owner = collector.keys.owner(headers_of(request.scope))
+        name = request.path_params["name"]
+        collector.routes.target(owner.tenant, name, session_id="", pinned=None)
+        return _json({"id": name, "object": "model", "created": started, "owned_by": owner.tenant})
+
+    async def health(_: Request) -> Response:
+        return _json(collector.health())
+
+    async def ready(_: Request) -> Response:
+        missing = await collector.not_ready()
+        return _json({"ready": not missing, "missing": missing}, status=503 if missing else 200)
+
+    async def metrics(_: Request) -> Response:
+        collector.observe()
+        return Response(collector.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with collector.running():
+            yield
+
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", TurnEndpoint(collector, ChatExchange), methods=["POST"]),
+            Route("/generate", TurnEndpoint(collector, GenerateExchange), methods=["POST"]),
+            Route("/v1/feedback", BodyEndpoint(collector, collector.desk.accept), methods=["POST"]),
+            Route("/v1/events", BodyEndpoint(collector, collector.desk.declare), methods=["POST"]),
+            Route("/v1/models", models, methods=["GET"]),
+            Route("/v1/models/{name:path}", model, methods=["GET"]),
+            Route("/health", health, methods=["GET"]),
+            Route("/ready", ready, methods=["GET"]),
+            Route("/metrics", metrics, methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _http_error, Refusal: _refused},
+        lifespan=lifespan,
+    )
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    refusal = Refusal(
+        f"{request.method} {request.url.path[:200]} is not served here: {error.detail}",
+        status=error.status_code,
+        kind="invalid_request_error",
+        code="unknown_url" if error.status_code == 404 else None,
+    )
+    return Response(problem(refusal), refusal.status, error.headers, media_type="application/json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return Response(problem(error), error.status, media_type="application/json")

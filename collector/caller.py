@@ -1,0 +1,72 @@
+"""Who calls, and which agent run the call belongs to, from what clients already send."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple, get_args
+
+from collector.records import Purpose
+from collector.refusal import Refusal
+
+SESSION_HEADERS = ("x-session-id", "x-claude-code-session-id", "session-id")
+"""Headers that name a session, the first one present wins: any client, Claude Code, Codex."""
+
+TASK_HEADER = "x-roundhouse-task"
+GROUP_HEADER = "x-roundhouse-group"
+PURPOSE_HEADER = "x-roundhouse-purpose"
+
+_LONGEST_NAME = 256
+
+
+class Caller(NamedTuple):
+    """The tenant behind a request and what its headers say about it."""
+
+    tenant: str
+    scope: str
+    """Names the tenant and key without giving either away; sessions without a header are matched within it."""
+    session_name: str | None
+    """The session as the client calls it."""
+    qualified: bool
+    """Whether session ids carry the tenant's name, since other tenants may use the same ones."""
+    client: str | None
+    task_id: str | None
+    group_id: str | None
+    purpose: Purpose
+
+    def stored_name(self, name: str) -> str:
+        """The stored id of what this caller calls `name`: a session, or feedback."""
+        prefix = f"{self.tenant}/"
+        return name if not self.qualified or name.startswith(prefix) else prefix + name
+
+    def new_session_id(self, unique: str) -> str:
+        """The id of a session that no header names; it tells the scope, so that it is found after a restart."""
+        return self.stored_name(f"auto-{self.scope}-{unique}")
+
+
+def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None) -> Caller:
+    """Reads the headers of an authenticated request."""
+    name = next((headers[header] for header in SESSION_HEADERS if headers.get(header)), None)
+    purpose = headers.get(PURPOSE_HEADER, "traffic")
+    if purpose not in get_args(Purpose):
+        raise Refusal.invalid(f"{PURPOSE_HEADER} is {purpose[:40]!r}, expected one of {', '.join(get_args(Purpose))}")
+    scope = hashlib.blake2b(f"{tenant}\n{key_sha256 or ''}".encode(), digest_size=6).hexdigest()
+    return Caller(
+        tenant=tenant,
+        scope=scope,
+        session_name=None if name is None else _checked(name, "the session header"),
+        qualified=key_sha256 is not None,
+        client=headers.get("user-agent", "")[:_LONGEST_NAME] or None,
+        task_id=_named(headers, TASK_HEADER),
+        group_id=_named(headers, GROUP_HEADER),
+        purpose=purpose,  # type: ignore[arg-type]  # checked against the literal above
+    )
+
+
+def _named(headers: Mapping[str, str], header: str) -> str | None:
+    value = headers.get(header)
+    return _checked(value, header) if value else None
+
+
+def _checked(name: str, what: str) -> str:
+    if len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Refusal.invalid(f"{what} has {len(name)} characters, expected at most {_LONGEST_NAME} printable ones")
+    return name

@@ -1,0 +1,225 @@
+"""Turns a call into a dispatched turn: weights, session, exact prompt, parent, limits."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from time import perf_counter
+
+from uuid_utils import uuid7
+
+from collector.caller import Caller
+from collector.config import CollectorConfig
+from collector.conversation import Call, Reply, content_text
+from collector.metrics import Metrics
+from collector.ports import Engine, Journal, Routes
+from collector.receipts import Receipts
+from collector.records import ChatRequest, Link, Turn
+from collector.refusal import Refusal
+from collector.rendering.prompt import Prompt, build_prompt
+from collector.rendering.renderer import Renderer
+from collector.rendering.template import RenderError
+from collector.session import KnownTurn, Match, Session
+from collector.session_index import SessionIndex
+from collector.turn import TurnInProgress
+from collector.turn_record import Plan, Sampled, turn_record
+
+# More is rendered on a thread of its own, so that the streams of others do not wait for it.
+_RENDERED_AT_ONCE_CHARS = 8_000
+_RENDERED_AT_ONCE_TOOLS = 8
+
+
+class Capture:
+    """Begins turns. Everything a turn needs is decided here, before the engine is asked."""
+
+    def __init__(
+        self,
+        *,
+        config: CollectorConfig,
+        renderer: Renderer,
+        context_tokens: int,
+        base_model: str,
+        engine: Engine,
+        journal: Journal,
+        routes: Routes,
+        sessions: SessionIndex,
+        receipts: Receipts,
+        metrics: Metrics,
+    ) -> None:
+        self._config = config
+        self._renderer = renderer
+        self._context_tokens = context_tokens
+        self._base_model = base_model
+        self._engine = engine
+        self._journal = journal
+        self._routes = routes
+        self._sessions = sessions
+        self._receipts = receipts
+        self._metrics = metrics
+        self._vocabulary = renderer.tokenizer.size()
+        self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
+        self.running = 0
+        """Turns dispatched and not yet ended."""
+
+    def close(self) -> None:
+        """Ends the rendering threads."""
+        self._workers.shutdown()
+
+    async def begin(self, call: Call, caller: Caller, started_at: datetime) -> TurnInProgress:
+        """Prepares a turn up to its dispatch; Refusal when it cannot be served."""
+        started = perf_counter()
+        self._check_capacity()
+        self._check_ids(call)
+        # An unknown model is refused before it leaves a session behind.
+        self._routes.target(caller.tenant, call.model, session_id="", pinned=None)
+        session = await self._sessions.find(caller, call)
+        try:
+            turn = await self._prepare(call, caller, session, started_at)
+        except BaseException:
+            self._sessions.release(session)
+            raise
+        self.running += 1
+        self._metrics.preparation.observe(perf_counter() - started)
+        return turn
+
+    async def _prepare(self, call: Call, caller: Caller, session: Session, started_at: datetime) -> TurnInProgress:
+        target = self._routes.target(caller.tenant, call.model, session_id=session.session_id, pinned=session.target)
+        # One call that names a version, an evaluation's for instance, does not move the session to it.
+        if call.model is None or "@" not in call.model:
+            session.target = target
+        match = session.match(call.chat) if call.chat is not None else Match(None, None)
+        prompt = await self._prompt(call, session, match)
+        parent = session.deepest_prefix(prompt.ids)
+        session.last_turn += 1
+        link, kind = _link(session, parent, prompt.break_kind or match.break_kind)
+        room = self._context_tokens - len(prompt.ids)
+        plan = Plan(
+            turn_id=str(uuid7()),
+            session_id=session.session_id,
+            turn=session.last_turn,
+            call=call,
+            caller=caller,
+            target=target,
+            base_model=self._base_model,
+            started_at=started_at,
+            prompt_ids=prompt.ids,
+            max_tokens=max(0, min(call.sampling.max_tokens or self._config.default_max_tokens, room)),
+            parent_turn_id=parent.turn_id if parent is not None else None,
+            link=link,
+            break_kind=kind,
+            logprob_mode=self._config.logprob_mode,
+        )
+        if room < 1:
+            raise await self._too_long(plan)
+
+        def ended(turn: Turn, reply: Reply | None) -> None:
+            self._ended(caller, session, parent, turn, reply)
+
+        def settled() -> None:
+            self.running -= 1
+            # Only now can the session be read back from the store, should it be evicted.
+            self._sessions.release(session)
+
+        return TurnInProgress(
+            plan,
+            engine=self._engine,
+            journal=self._journal,
+            tokenizer=self._renderer.tokenizer,
+            thinking_open=prompt.thinking_open,
+            metrics=self._metrics,
+            must_record=self._config.on_store_failure == "refuse",
+            ended=ended,
+            settled=settled,
+        )
+
+    async def _prompt(self, call: Call, session: Session, match: Match) -> Prompt:
+        if call.chat is None:
+            return Prompt(list(call.prompt_ids), thinking_open=False)
+        chat, ancestor = call.chat, match.ancestor
+        if ancestor is not None and self._config.history_reasoning == "template":
+            chat = session.with_thinking(chat, ancestor)
+        size = sum(len(content_text(message)) for message in chat.messages)
+        try:
+            if size <= _RENDERED_AT_ONCE_CHARS and len(chat.tools or ()) <= _RENDERED_AT_ONCE_TOOLS:
+                return self._build(chat, ancestor)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._workers, self._build, chat, ancestor)
+        except RenderError as error:
+            raise Refusal.invalid(
+                f"the model's chat template refused the messages: {error}", param="messages", code="template_error"
+            ) from error
+
+    def _build(self, chat: ChatRequest, known: KnownTurn | None) -> Prompt:
+        return build_prompt(
+            self._renderer,
+            chat,
+            ancestor=known.as_ancestor() if known is not None else None,
+            ancestor_ids=known.ids() if known is not None else (),
+            history_reasoning=self._config.history_reasoning,
+        )
+
+    def _check_ids(self, call: Call) -> None:
+        """An engine may fail as a whole over one id that its vocabulary does not have."""
+        sampling = call.sampling
+        named = {
+            "input_ids": call.prompt_ids,
+            "stop_token_ids": sampling.stop_token_ids,
+            "logit_bias": [int(token) for token in sampling.logit_bias or ()],
+        }
+        for name, ids in named.items():
+            wrong = next((index for index in ids if not 0 <= index < self._vocabulary), None)
+            if wrong is not None:
+                raise Refusal.invalid(
+                    f"{name} holds {wrong}, expected ids from 0 to {self._vocabulary - 1}",
+                    param=name,
+                    code="invalid_value",
+                )
+
+    def _check_capacity(self) -> None:
+        if self.running >= self._config.max_running:
+            raise Refusal.busy(f"{self.running} turns are being served, which is the most", code="overloaded")
+        if self._journal.queued > self._config.store.queue_rows // 2:
+            raise Refusal.busy(f"{self._journal.queued} records wait to be stored", code="overloaded")
+        if self._config.on_store_failure == "refuse" and self._journal.failure is not None:
+            raise Refusal.busy(
+                f"records cannot be stored now: {self._journal.failure}; nothing is sampled meanwhile",
+                code="store_unavailable",
+            )
+
+    async def _too_long(self, plan: Plan) -> Refusal:
+        refusal = Refusal.invalid(
+            f"the prompt has {len(plan.prompt_ids)} tokens, expected fewer than the context of "
+            f"{self._context_tokens}; shorten or compact the messages",
+            param="messages",
+            code="context_length_exceeded",
+        )
+        error = {"error": {"status": refusal.status, "message": refusal.message}}
+        turn = turn_record(plan, Sampled(), finish_reason="error", complete=False, response=error)
+        self._metrics.turns.labels(turn.api, turn.finish_reason).inc()
+        self._receipts.add(turn)
+        await asyncio.gather(asyncio.wrap_future(self._journal.append(turn)), return_exceptions=True)
+        return refusal
+
+    def _ended(
+        self, caller: Caller, session: Session, parent: KnownTurn | None, turn: Turn, reply: Reply | None
+    ) -> None:
+        self._receipts.add(turn)
+        if turn.completion_ids:
+            known = KnownTurn(
+                turn_id=turn.turn_id,
+                parent=parent,
+                prompt_ids=turn.prompt_ids,
+                completion_ids=turn.completion_ids,
+                chat=turn.request,
+                reply=reply,
+            )
+            self._sessions.remember(caller.scope, session, known, turn.request)
+
+
+def _link(session: Session, parent: KnownTurn | None, break_kind: str | None) -> tuple[Link, str | None]:
+    """How the turn stands to the earlier ones. What a client declared before it arrived decides."""
+    declared = session.declared.get(session.last_turn)
+    if declared is not None:
+        return declared, None
+    if parent is not None:
+        return "extends", None
+    return ("break", break_kind) if break_kind is not None else ("root", None)

@@ -1,0 +1,121 @@
+"""One collector put together: store, engine, renderer, sessions, and the loops that run beside the requests."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from collector.capture import Capture
+from collector.config import CollectorConfig
+from collector.feedback import FeedbackDesk
+from collector.keys import Keys
+from collector.metrics import Metrics
+from collector.ports import Engine, Journal, Past, Routes
+from collector.receipts import Receipts
+from collector.rendering.renderer import Renderer
+from collector.session_index import SessionIndex
+
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """What the endpoints share."""
+
+    def __init__(
+        self,
+        *,
+        config: CollectorConfig,
+        renderer: Renderer,
+        context_tokens: int,
+        base_model: str,
+        engine: Engine,
+        journal: Journal,
+        past: Past,
+        routes: Routes,
+        user_key: bytes,
+    ) -> None:
+        self.config = config
+        self.keys = Keys(config.keys)
+        self.metrics = Metrics()
+        self.routes = routes
+        self._renderer = renderer
+        self._context_tokens = context_tokens
+        self._engine = engine
+        self._journal = journal
+        self.sessions = SessionIndex(
+            past,
+            most_sessions=config.index_sessions,
+            most_tokens=config.index_tokens,
+            stop_ids=renderer.tokenizer.stop_ids,
+        )
+        receipts = Receipts(past)
+        self.capture = Capture(
+            config=config,
+            renderer=renderer,
+            context_tokens=context_tokens,
+            base_model=base_model,
+            engine=engine,
+            journal=journal,
+            routes=routes,
+            sessions=self.sessions,
+            receipts=receipts,
+            metrics=self.metrics,
+        )
+        self.desk = FeedbackDesk(
+            journal=journal,
+            past=past,
+            receipts=receipts,
+            sessions=self.sessions,
+            metrics=self.metrics,
+            user_key=user_key,
+        )
+
+    def describe(self) -> dict[str, object]:
+        """What a client may want to know of the model."""
+        return {
+            "context_tokens": self._context_tokens,
+            "history_reasoning": self.config.history_reasoning,
+            "template_ignores": list(self._renderer.template.abilities.ignored()),
+        }
+
+    def health(self) -> dict[str, object]:
+        """What is true of a living collector; not whether it can serve."""
+        return {
+            "status": "ok",
+            "running_turns": self.capture.running,
+            "sessions_in_memory": len(self.sessions),
+            "journal_queued": self._journal.queued,
+            "store_failure": self._journal.failure,
+            "unrecorded_total": self._journal.failed_total,
+            **self.describe(),
+        }
+
+    async def not_ready(self) -> list[str]:
+        """What is missing for a call to be served and recorded."""
+        missing: list[str] = []
+        if not await self._engine.ready():
+            missing.append("the engine takes no requests")
+        if self._journal.failure is not None:
+            missing.append(f"records cannot be stored: {self._journal.failure}")
+        return missing
+
+    def observe(self) -> None:
+        """Brings the gauges up to date."""
+        self.metrics.running.set(self.capture.running)
+        self.metrics.sessions.set(len(self.sessions))
+        self.metrics.queued.set(self._journal.queued)
+        self.metrics.store_failing.set(self._journal.failure is not None)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """What runs beside the requests."""
+        ignored = self._renderer.template.abilities.ignored()
+        if ignored:
+            _log.warning("the chat template ignores %s; they are put into the prompt as text", ", ".join(ignored))
+        warming = asyncio.create_task(self.sessions.warm())
+        try:
+            yield
+        finally:
+            warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
+            self.capture.close()

@@ -1,0 +1,191 @@
+"""Hand-written stand-ins for the engine and the store, for tests."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from collector.engine.wire import Delta, Finish, GenerateRequest, ModelInfo, Span
+from collector.errors import StoreError
+from collector.ports import PastTurn, Receipt
+from collector.records import ChatRequest, Feedback, Record, Turn
+
+
+class Pause(NamedTuple):
+    """A silence of the engine."""
+
+    seconds: float
+
+
+Step = Delta | Pause | Exception
+Script = Callable[[GenerateRequest], Sequence[Step]]
+
+
+def deltas(
+    ids: Sequence[int],
+    *,
+    finish: Finish | None = None,
+    size: int = 1,
+    prompt_tokens: int | None = None,
+    version: str = "default",
+    logprob: float = -0.5,
+) -> list[Delta]:
+    """A reply of these ids, a few a time, each with its own log-probability."""
+    cut = [list(ids[start : start + size]) for start in range(0, len(ids), size)]
+    steps = [Delta(token_ids=part, logprobs=[logprob - index / 1024 for index in part]) for part in cut]
+    last = Delta(
+        token_ids=[],
+        logprobs=[],
+        finish=finish or Finish(type="stop", matched=ids[-1]),
+        spans=[Span(version=version, start=0, end=len(ids))] if ids else [],
+        prompt_tokens=prompt_tokens,
+        completion_tokens=len(ids),
+        cached_tokens=0,
+    )
+    return [*steps, last]
+
+
+class ScriptedEngine:
+    """An engine that samples what it is told to, and remembers what it was asked and gave."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        """One per request, in order; the last one serves all further requests."""
+        self.requests: list[GenerateRequest] = []
+        self.given: list[list[int]] = []
+        """Ids handed out, by request."""
+        self.aborted: list[str] = []
+        """rids of requests whose reader left."""
+        self.is_ready = True
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        """Plays the next script."""
+        script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
+        self.requests.append(request)
+        given: list[int] = []
+        self.given.append(given)
+        whole = False
+        try:
+            for step in script(request):
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    continue
+                given += step.token_ids
+                whole = step.finish is not None
+                yield step
+        finally:
+            if not whole:
+                self.aborted.append(request.rid)
+
+    async def model_info(self) -> ModelInfo:
+        """A nameless model."""
+        return ModelInfo(model_path="scripted")
+
+    async def ready(self) -> bool:
+        """As told."""
+        return self.is_ready
+
+
+class _Ack(NamedTuple):
+    writer: str
+    seq: int
+
+
+class MemoryJournal:
+    """A journal without a disk: durable at once, when let go, or never."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.failure: str | None = None
+        """Set it to make appends fail."""
+        self.held: list[tuple[Future[_Ack], Record]] | None = None
+        """A list here holds back acknowledgements until `let_go`."""
+        self.failed_total = 0
+
+    @property
+    def queued(self) -> int:
+        """Records not yet acknowledged."""
+        return len(self.held or ())
+
+    @property
+    def durable_seq(self) -> int:
+        """Number of acknowledged records."""
+        return len(self.records)
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The acknowledged turns."""
+        return [record for record in self.records if isinstance(record, Turn)]
+
+    def append(self, record: Record) -> Future[_Ack]:
+        """Takes a record in."""
+        future: Future[_Ack] = Future()
+        if self.failure is not None:
+            self.failed_total += 1
+            future.set_exception(StoreError(self.failure))
+        elif self.held is not None:
+            self.held.append((future, record))
+        else:
+            self._acknowledge(future, record)
+        return future
+
+    def let_go(self) -> None:
+        """Acknowledges what was held back."""
+        held, self.held = self.held or [], None
+        for future, record in held:
+            self._acknowledge(future, record)
+
+    def _acknowledge(self, future: Future[_Ack], record: Record) -> None:
+        self.records.append(record)
+        future.set_result(_Ack("memory", len(self.records)))
+
+
+class MemoryPast:
+    """What a journal in memory holds, as if an earlier process had written it."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._records = list(records)
+
+    @property
+    def _turns(self) -> list[Turn]:
+        return [record for record in self._records if isinstance(record, Turn)]
+
+    def session_ids(self) -> list[str]:
+        """Every session."""
+        return list({turn.session_id for turn in self._turns})
+
+    def session_turns(self, session_id: str) -> list[PastTurn]:
+        """The turns of one."""
+        return [_past_turn(turn) for turn in self._turns if turn.session_id == session_id]
+
+    def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]:
+        """Whose turns they are."""
+        return [
+            Receipt(turn.turn_id, turn.session_id, turn.turn, turn.tenant)
+            for turn in self._turns
+            if turn_id in (None, turn.turn_id) and session_id in (None, turn.session_id)
+        ]
+
+    def feedback(self, *, turn_id: str | None, session_id: str | None) -> list[Feedback]:
+        """Feedback on a turn, or on a session as a whole."""
+        found = [record for record in self._records if isinstance(record, Feedback)]
+        if turn_id is not None:
+            return [feedback for feedback in found if feedback.turn_id == turn_id]
+        return [feedback for feedback in found if feedback.session_id == session_id and feedback.turn_id is None]
+
+
+def _past_turn(turn: Turn) -> PastTurn:
+    request: ChatRequest | None = turn.request
+    said = turn.response is not None and turn.response.get("role") == "assistant"
+    return PastTurn(
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
+        turn=turn.turn,
+        tenant=turn.tenant,
+        prompt_ids=turn.prompt_ids,
+        completion_ids=turn.completion_ids,
+        chat=request,
+        reply=turn.response if said else None,
+    )

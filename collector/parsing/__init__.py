@@ -1,0 +1,1 @@
+"""From sampled token ids to the assistant message a client sees."""

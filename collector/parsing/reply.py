@@ -1,0 +1,158 @@
+"""Reads an assistant message out of sampled text: thinking, visible text, tool calls."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from collector.conversation import ReasoningDelta, Reply, ReplyEvent, TextDelta, ToolCall, ToolCallDelta
+from collector.parsing.stop_strings import held_suffix
+
+MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+"""Text, or special tokens, that structure a reply."""
+
+_THINK, _THINK_END, _CALL, _CALL_END = MARKERS
+_State = Literal["start", "thinking", "after_thinking", "text", "call"]
+
+
+class _SampledCall(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ReplyParser:
+    """Turns text into events. The sum of the events does not depend on how the text was cut up."""
+
+    def __init__(self, *, seed: str, thinking_open: bool, parse_tools: bool) -> None:
+        self._seed = seed
+        self._parse_tools = parse_tools
+        self._state: _State = "thinking" if thinking_open else "start"
+        self._pending = ""
+        self._space = ""
+        self._content: list[str] = []
+        self._reasoning: list[str] | None = [] if thinking_open else None
+        self._calls: list[ToolCall] = []
+        self._events: list[ReplyEvent] = []
+
+    def add(self, text: str) -> list[ReplyEvent]:
+        """What became certain with this text."""
+        self._pending += text
+        while self._step():
+            pass
+        return self._take_events()
+
+    def finish(self) -> list[ReplyEvent]:
+        """What was held back; a tool call that was never closed is text."""
+        rest, self._pending = self._pending, ""
+        if self._state == "thinking":
+            self._think(rest)
+        elif self._state == "call":
+            self._write(_CALL + rest)
+        elif self._state != "after_thinking":
+            self._write(rest)
+        if self._space and self._state != "thinking" and not self._calls:
+            self._show(self._space)
+        self._space = ""
+        return self._take_events()
+
+    def reply(self) -> Reply:
+        """The message so far."""
+        reasoning = None if self._reasoning is None else "".join(self._reasoning)
+        return Reply(content="".join(self._content), reasoning=reasoning, tool_calls=tuple(self._calls))
+
+    def _take_events(self) -> list[ReplyEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def _step(self) -> bool:
+        """Consumes what can be decided; whether there may be more."""
+        match self._state:
+            case "start":
+                return self._begin()
+            case "thinking":
+                return self._until(_THINK_END, self._think, "after_thinking")
+            case "after_thinking":
+                self._space = ""
+                self._pending = self._pending.lstrip()
+                if self._pending:
+                    self._state = "text"
+                return bool(self._pending)
+            case "text":
+                if self._parse_tools:
+                    return self._until(_CALL, self._write, "call")
+                self._show(self._pending)
+                self._pending = ""
+                return False
+            case "call":
+                return self._close_call()
+
+    def _begin(self) -> bool:
+        text = self._pending.lstrip()
+        if text.startswith(_THINK):
+            self._pending, self._state, self._reasoning = text[len(_THINK) :], "thinking", []
+            return True
+        if _THINK.startswith(text):
+            return False
+        self._state = "text"
+        return True
+
+    def _until(self, marker: str, write: Callable[[str], None], after: _State) -> bool:
+        before, found, rest = self._pending.partition(marker)
+        if found:
+            write(before)
+            self._pending, self._state = rest, after
+            return True
+        keep = held_suffix(self._pending, (marker,))
+        write(self._pending[: len(self._pending) - keep])
+        self._pending = self._pending[len(self._pending) - keep :]
+        return False
+
+    def _close_call(self) -> bool:
+        body, found, rest = self._pending.partition(_CALL_END)
+        if not found:
+            return False
+        self._pending, self._state = rest, "text"
+        call = self._read_call(body)
+        if call is None:
+            self._write(f"{_CALL}{body}{_CALL_END}")
+            return True
+        self._space = ""
+        self._events.append(ToolCallDelta(len(self._calls), call))
+        self._calls.append(call)
+        return True
+
+    def _read_call(self, body: str) -> ToolCall | None:
+        try:
+            sampled = msgspec.json.decode(body.encode(), type=_SampledCall)
+            value = msgspec.json.decode(sampled.arguments)
+            arguments = value if isinstance(value, str) else bytes(sampled.arguments).decode()
+            inner = msgspec.json.decode(arguments) if isinstance(value, str) else value
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return None
+        if not sampled.name or not isinstance(inner, dict):
+            return None
+        digest = hashlib.blake2b(f"{self._seed}:{len(self._calls)}".encode(), digest_size=12).hexdigest()
+        return ToolCall(id=f"call_{digest}", name=sampled.name, arguments=arguments)
+
+    def _think(self, text: str) -> None:
+        assert self._reasoning is not None
+        whole = self._space + text if self._reasoning else (self._space + text).lstrip("\n")
+        shown = whole.rstrip()
+        self._space = whole[len(shown) :]
+        if shown:
+            self._reasoning.append(shown)
+            self._events.append(ReasoningDelta(shown))
+
+    def _write(self, text: str) -> None:
+        """Visible text; white space waits, since it is dropped when a tool call follows."""
+        whole = self._space + text
+        shown = whole.rstrip()
+        self._space = whole[len(shown) :]
+        if shown:
+            self._show(shown)
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._content.append(text)
+            self._events.append(TextDelta(text))

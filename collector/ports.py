@@ -1,0 +1,87 @@
+"""The slices of the store, the engine and the registry that serving a call needs."""
+
+from collections.abc import AsyncGenerator
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
+
+from collector.engine.wire import Delta, GenerateRequest, ModelInfo
+from collector.records import ChatRequest, Feedback, Record
+
+
+class Acknowledged(Protocol):
+    """Where a durable record stands."""
+
+    @property
+    def writer(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+
+
+class Journal(Protocol):
+    """What takes records; a record is durable when its future resolves."""
+
+    def append(self, record: Record) -> Future[Any]: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def failure(self) -> str | None: ...
+    @property
+    def durable_seq(self) -> int: ...
+    @property
+    def failed_total(self) -> int: ...
+
+
+class Engine(Protocol):
+    """What samples."""
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...
+    async def model_info(self) -> ModelInfo: ...
+    async def ready(self) -> bool: ...
+
+
+class Target(NamedTuple):
+    """Which weights a call goes to."""
+
+    adapter: str | None = None
+    version: int | None = None
+    engine_name: str | None = None
+    """What the engine calls the adapter version; None is the base model."""
+
+
+class Routes(Protocol):
+    """Tenant and model name to weights. Raises Refusal for a name that the tenant may not use."""
+
+    def target(self, tenant: str, model: str | None, *, session_id: str, pinned: Target | None) -> Target: ...
+    def models(self, tenant: str) -> list[str]: ...
+
+
+class PastTurn(NamedTuple):
+    """A stored turn, as far as continuing it needs."""
+
+    turn_id: str
+    session_id: str
+    turn: int
+    tenant: str
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    chat: ChatRequest | None
+    reply: dict[str, Any] | None
+    """The assistant message in chat form; None when there was none."""
+
+
+class Receipt(NamedTuple):
+    """Whose a stored turn is."""
+
+    turn_id: str
+    session_id: str
+    turn: int
+    tenant: str
+
+
+class Past(Protocol):
+    """What earlier processes stored, for sessions and receipts that outlive a restart."""
+
+    def session_ids(self) -> list[str]: ...
+    def session_turns(self, session_id: str) -> list[PastTurn]: ...
+    def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]: ...
+    def feedback(self, *, turn_id: str | None, session_id: str | None) -> list[Feedback]: ...

@@ -1,0 +1,183 @@
+"""One session in memory: its finished turns, and which of them a new request continues."""
+
+import hashlib
+from array import array
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from collector.conversation import Reply, reasoning_of
+from collector.digests import SEED, chain, extend_digest, tools_digest
+from collector.ports import Target
+from collector.records import ChatRequest, Link
+from collector.rendering.splice import Ancestor
+
+
+class KnownTurn:
+    """What is remembered of a finished turn. Turns of one branch share one array of ids."""
+
+    __slots__ = (
+        "added",
+        "length",
+        "message_count",
+        "parent",
+        "reply",
+        "token_digest",
+        "tokens",
+        "tools",
+        "turn_id",
+        "variables",
+    )
+
+    def __init__(
+        self,
+        *,
+        turn_id: str,
+        parent: "KnownTurn | None",
+        prompt_ids: Sequence[int],
+        completion_ids: Sequence[int],
+        chat: ChatRequest | None,
+        reply: Reply | None,
+    ) -> None:
+        self.turn_id = turn_id
+        self.parent = parent
+        if parent is not None and len(parent.tokens) == parent.length:
+            self.tokens = parent.tokens
+            self.tokens.extend(prompt_ids[parent.length :])
+            self.added = len(prompt_ids) - parent.length + len(completion_ids)
+        else:
+            self.tokens = array("i", prompt_ids)
+            self.added = len(prompt_ids) + len(completion_ids)
+        self.tokens.extend(completion_ids)
+        self.length = len(prompt_ids) + len(completion_ids)
+        self.token_digest = hashlib.blake2b(self.tokens[: self.length].tobytes(), digest_size=16).digest()
+        self.message_count = len(chat.messages) if chat is not None else 0
+        self.tools = tools_digest(chat.tools if chat is not None else None)
+        self.variables: Mapping[str, object] | None = chat.chat_template_kwargs if chat is not None else None
+        self.reply = reply
+
+    def ids(self) -> "array[int]":
+        """Prompt and completion."""
+        return self.tokens[: self.length]
+
+    def as_ancestor(self) -> Ancestor:
+        """What a splice needs to know."""
+        assert self.reply is not None
+        return Ancestor(self.tokens[self.length - 1], self.message_count, self.reply, self.variables)
+
+
+class Match(NamedTuple):
+    """The turn whose conversation a request continues, or how it departs from what was said before."""
+
+    ancestor: KnownTurn | None
+    break_kind: str | None
+    """Set when the request continues the session and yet no turn can be extended."""
+
+
+class Session:
+    """The turns of one agent run, indexed by what was said and by the ids themselves."""
+
+    def __init__(self, session_id: str, tenant: str) -> None:
+        self.session_id = session_id
+        self.tenant = tenant
+        self.last_turn = 0
+        """Number of the newest turn, finished or not."""
+        self.in_flight = 0
+        """Turns dispatched and not yet recorded."""
+        self.declared: dict[int, Link] = {}
+        """Turn number to what a client declared of it."""
+        self.target: Target | None = None
+        """The weights this session is served by."""
+        self.tokens = 0
+        """Ids kept for this session."""
+        self._by_length: list[tuple[int, int, KnownTurn]] = []
+        self._by_dialogue: dict[bytes, KnownTurn] = {}
+        self._by_dialogue_alone: dict[bytes, KnownTurn] = {}
+        self._said: set[bytes] = set()
+
+    def add(self, known: KnownTurn, chat: ChatRequest | None) -> bytes | None:
+        """Remembers a finished turn; the fingerprint of its dialogue, reply included."""
+        self.tokens += known.added
+        insort(self._by_length, (known.length, len(self._by_length), known))
+        if chat is None or known.reply is None:
+            return None
+        reply = known.reply.message()
+        digests = chain(chat.messages)
+        with_reply = extend_digest(digests[-1], reply)
+        self._by_dialogue[with_reply] = known
+        self._by_dialogue_alone[chain([*_without_system(chat.messages), reply])[-1]] = known
+        first = next((n for n, message in enumerate(chat.messages) if not _is_system(message)), len(chat.messages))
+        self._said.update(digests[first + 1 :])
+        self._said.add(with_reply)
+        return with_reply
+
+    def match(self, chat: ChatRequest) -> Match:
+        """The deepest turn whose messages and reply the request begins with."""
+        digests = chain(chat.messages)
+        for count in _replies_from_the_last(chat.messages):
+            known = self._by_dialogue.get(digests[count + 1])
+            if known is not None:
+                if known.tools != tools_digest(chat.tools):
+                    return Match(None, "system_prompt_changed")
+                return Match(known, None) if _same_thinking(known, chat.messages) else Match(None, "other")
+        alone = _without_system(chat.messages)
+        digests_alone = chain(alone)
+        if any(digests_alone[count + 1] in self._by_dialogue_alone for count in _replies_from_the_last(alone)):
+            return Match(None, "system_prompt_changed")
+        said = max((n for n, digest in enumerate(digests) if digest in self._said), default=0)
+        # The same messages again, or fewer, are another sample; more that part from what was said are a rewriting.
+        return Match(None, "other" if 0 < said < len(chat.messages) else None)
+
+    def deepest_prefix(self, ids: Sequence[int]) -> KnownTurn | None:
+        """The longest known turn whose prompt and completion these ids begin with."""
+        data = array("i", ids).tobytes()
+        hasher = hashlib.blake2b(digest_size=16)
+        done = 0
+        deepest = None
+        for length, _, known in self._by_length:
+            if length > len(ids):
+                break
+            hasher.update(data[done * 4 : length * 4])
+            done = length
+            if hasher.digest() == known.token_digest:
+                deepest = known
+        return deepest
+
+    def with_thinking(self, chat: ChatRequest, known: KnownTurn) -> ChatRequest:
+        """The conversation with the thinking that was sampled put back where the client left it out."""
+        messages: list[dict[str, Any]] = [dict(message) for message in chat.messages]
+        turn: KnownTurn | None = known
+        while turn is not None and turn.reply is not None:
+            place = turn.message_count
+            if turn.reply.reasoning and reasoning_of(messages[place]) is None:
+                messages[place]["reasoning_content"] = turn.reply.reasoning
+            turn = turn.parent
+        return ChatRequest(messages=messages, tools=chat.tools, chat_template_kwargs=chat.chat_template_kwargs)
+
+
+def dialogue_fingerprints(messages: Sequence[Mapping[str, object]]) -> list[bytes]:
+    """Fingerprints up to each assistant message, the last first: what a sampled completion in common is found by."""
+    digests = chain(messages, SEED)
+    return [digests[count + 1] for count in _replies_from_the_last(messages)]
+
+
+def _replies_from_the_last(messages: Sequence[Mapping[str, object]]) -> list[int]:
+    return [n for n in range(len(messages) - 1, -1, -1) if messages[n].get("role") == "assistant"]
+
+
+def _same_thinking(known: KnownTurn, messages: Sequence[Mapping[str, object]]) -> bool:
+    turn: KnownTurn | None = known
+    while turn is not None and turn.reply is not None:
+        sent = reasoning_of(messages[turn.message_count])
+        if sent is not None and sent.strip() != (turn.reply.reasoning or "").strip():
+            return False
+        turn = turn.parent
+    return True
+
+
+def _is_system(message: Mapping[str, object]) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def _without_system(messages: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return [message for message in messages if not _is_system(message)]

@@ -1,0 +1,185 @@
+"""The sessions in memory, bounded; what was evicted or written before a restart is read back from the store."""
+
+import asyncio
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, cast
+
+from uuid_utils import uuid7
+
+from collector.caller import Caller
+from collector.conversation import Call, Reply, ToolCall, tool_calls_of
+from collector.ports import Past, PastTurn
+from collector.records import ChatRequest
+from collector.session import KnownTurn, Session, dialogue_fingerprints
+
+_RECENT_SESSIONS = 64
+_COMPLETIONS_PER_SESSION = 32
+
+
+class SessionIndex:
+    """Finds the session of a call: by header, else by a sampled completion in common within tenant and key."""
+
+    def __init__(self, past: Past, *, most_sessions: int, most_tokens: int, stop_ids: frozenset[int]) -> None:
+        self._past = past
+        self._most_sessions = most_sessions
+        self._most_tokens = most_tokens
+        self._stop_ids = stop_ids
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._tokens = 0
+        self._stored: set[str] = set()
+        self._unread_scopes: dict[str, list[str]] | None = None
+        self._by_completion: OrderedDict[tuple[str, bytes], str] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    async def warm(self) -> None:
+        """Reads what has to be known before the first call; calls that come earlier wait for it."""
+        async with self._reading:
+            await self._list_stored()
+
+    async def find(self, caller: Caller, call: Call) -> Session:
+        """The session of the call, new if nothing ties it to an old one. `release` it when the call is over."""
+        if caller.session_name is not None:
+            session_id = caller.stored_name(caller.session_name)
+        else:
+            session_id = await self._by_common_completion(caller, call) or caller.new_session_id(str(uuid7()))
+        session = await self._session(caller.tenant, session_id)
+        assert session is not None
+        session.in_flight += 1
+        return session
+
+    async def known(self, tenant: str, session_id: str) -> Session | None:
+        """A session of this tenant that has turns, in memory or in the store."""
+        session = await self._session(tenant, session_id, create=False)
+        return session if session is not None and session.last_turn else None
+
+    def remember(self, scope: str, session: Session, known: KnownTurn, chat: ChatRequest | None) -> None:
+        """Adds a finished turn and makes it findable for calls without a session header."""
+        fingerprint = session.add(known, chat)
+        self._tokens += known.added
+        for key in (fingerprint, known.token_digest):
+            if key is not None:
+                self._by_completion[scope, key] = session.session_id
+        while len(self._by_completion) > self._most_sessions * _COMPLETIONS_PER_SESSION:
+            self._by_completion.popitem(last=False)
+
+    def release(self, session: Session) -> None:
+        """Ends a call's hold on its session; evicts what has not been used for longest."""
+        session.in_flight -= 1
+        for key in list(self._sessions):
+            if len(self._sessions) <= self._most_sessions and self._tokens <= self._most_tokens:
+                return
+            evicted = self._sessions[key]
+            if evicted.in_flight == 0:
+                del self._sessions[key]
+                self._tokens -= evicted.tokens
+                self._stored.add(evicted.session_id)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def _session(self, tenant: str, session_id: str, *, create: bool = True) -> Session | None:
+        key = (tenant, session_id)
+        if key not in self._sessions and self._unread_scopes is not None and session_id not in self._stored:
+            if not create:
+                return None
+            self._sessions[key] = Session(session_id, tenant)
+        if key not in self._sessions:
+            async with self._reading:
+                await self._list_stored()
+                if key not in self._sessions and (create or session_id in self._stored):
+                    self._sessions[key] = await self._load(tenant, session_id)
+        if key in self._sessions:
+            self._sessions.move_to_end(key)
+        return self._sessions.get(key)
+
+    async def _list_stored(self) -> None:
+        """Names of the sessions that earlier processes stored, read once; other sessions need no look."""
+        if self._unread_scopes is not None:
+            return
+        names = await asyncio.to_thread(self._past.session_ids)
+        self._stored.update(names)
+        self._unread_scopes = {}
+        for name in names:
+            scope = _scope_of(name)
+            if scope is not None:
+                self._unread_scopes.setdefault(scope, []).append(name)
+
+    async def _load(self, tenant: str, session_id: str) -> Session:
+        session = Session(session_id, tenant)
+        if session_id not in self._stored:
+            return session
+        turns = await asyncio.to_thread(self._past.session_turns, session_id)
+        for turn in sorted((turn for turn in turns if turn.tenant == tenant), key=lambda turn: turn.turn):
+            session.last_turn = max(session.last_turn, turn.turn)
+            if turn.completion_ids:
+                known = recall(turn, session.deepest_prefix(turn.prompt_ids))
+                self.remember(_scope_of(session_id) or "", session, known, turn.chat)
+        return session
+
+    async def _by_common_completion(self, caller: Caller, call: Call) -> str | None:
+        found = self._search(caller.scope, call)
+        if found is not None or not _has_history(call):
+            return found
+        async with self._reading:
+            await self._list_stored()
+            assert self._unread_scopes is not None
+            unread = sorted(self._unread_scopes.pop(caller.scope, []))[-_RECENT_SESSIONS:]
+            for session_id in unread:
+                key = (caller.tenant, session_id)
+                if key not in self._sessions:
+                    self._sessions[key] = await self._load(caller.tenant, session_id)
+        return self._search(caller.scope, call) if unread else None
+
+    def _search(self, scope: str, call: Call) -> str | None:
+        keys = dialogue_fingerprints(call.chat.messages) if call.chat is not None else self._token_keys(call.prompt_ids)
+        return next((found for key in keys if (found := self._by_completion.get((scope, key))) is not None), None)
+
+    def _token_keys(self, ids: Sequence[int]) -> list[bytes]:
+        """Fingerprints of the prompt up to each stop token, the longest first."""
+        data = array("i", ids).tobytes()
+        hasher = hashlib.blake2b(digest_size=16)
+        done, keys = 0, list[bytes]()
+        for place, token in enumerate(ids, start=1):
+            if token in self._stop_ids:
+                hasher.update(data[done * 4 : place * 4])
+                done = place
+                keys.append(hasher.digest())
+        return keys[::-1]
+
+
+def recall(turn: PastTurn, parent: KnownTurn | None) -> KnownTurn:
+    """What is remembered of a stored turn."""
+    return KnownTurn(
+        turn_id=turn.turn_id,
+        parent=parent,
+        prompt_ids=turn.prompt_ids,
+        completion_ids=turn.completion_ids,
+        chat=turn.chat,
+        reply=None if turn.reply is None else _reply(turn.reply),
+    )
+
+
+def _reply(message: dict[str, Any]) -> Reply:
+    calls = [(call, cast(dict[str, Any], call.get("function") or {})) for call in tool_calls_of(message)]
+    return Reply(
+        content=message.get("content") or "",
+        reasoning=message.get("reasoning_content"),
+        tool_calls=tuple(
+            ToolCall(id=str(call.get("id")), name=str(function.get("name")), arguments=str(function.get("arguments")))
+            for call, function in calls
+        ),
+    )
+
+
+def _has_history(call: Call) -> bool:
+    if call.chat is None:
+        return bool(call.prompt_ids)
+    return any(message.get("role") == "assistant" for message in call.chat.messages)
+
+
+def _scope_of(session_id: str) -> str | None:
+    parts = session_id.rpartition("/")[2].split("-", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "auto" else None

@@ -1,0 +1,215 @@
+"""`POST /v1/chat/completions`: OpenAI's chat shape, streamed and not."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from collector.conversation import (
+    Call,
+    Outcome,
+    ReasoningDelta,
+    ReplyEvent,
+    Sampling,
+    TextDelta,
+    ToolCallDelta,
+    TurnName,
+)
+from collector.records import ChatRequest
+from collector.refusal import Refusal
+from collector.shapes.problem import problem
+from collector.shapes.reading import at_least, bias_of, check_messages, in_range, read_body, seed_of
+
+_MOST_STOPS = 16
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Body(msgspec.Struct):
+    """The fields that are read; any other is tolerated."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    functions: list[dict[str, Any]] | None = None
+    response_format: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class ChatExchange:
+    """One chat completion, from body to bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        request = read_body(body, _Body)
+        _refuse_unsupported(request)
+        check_messages(request.messages)
+        _check_tools(request.tools)
+        self.stream = bool(request.stream)
+        self._usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+        self._head = b""
+        self.call = Call(
+            api="chat",
+            model=request.model,
+            chat=ChatRequest(
+                messages=request.messages,
+                tools=request.tools or None,
+                chat_template_kwargs=request.chat_template_kwargs or None,
+            ),
+            sampling=_sampling(request),
+            parse_tools=bool(request.tools) and request.tool_choice != "none",
+        )
+
+    def opening(self, name: TurnName) -> bytes:
+        """The chunk that carries the role."""
+        shared = msgspec.json.encode(
+            {
+                "id": response_id(name.turn_id),
+                "object": "chat.completion.chunk",
+                "created": name.created,
+                "model": name.model,
+            }
+        )
+        # Everything but the choices is the same in every chunk, and encoded once.
+        self._head = b"data: " + shared[:-1] + b',"choices":'
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def events(self, events: Sequence[ReplyEvent]) -> bytes:
+        """One chunk per event."""
+        return b"".join(self._chunk(_delta(event)) for event in events)
+
+    def closing(self, outcome: Outcome) -> bytes:
+        """The finish reason, the usage if it was asked for, and `[DONE]`."""
+        last = self._chunk({}, _finish_reason(outcome))
+        if self._usage:
+            last += self._head + b'[],"usage":' + msgspec.json.encode(_usage(outcome)) + b"}\n\n"
+        return last + b"data: [DONE]\n\n"
+
+    def broken_off(self, refusal: Refusal) -> bytes:
+        """An error event; no `[DONE]`, since the reply has no end."""
+        return b"data: " + problem(refusal) + b"\n\n"
+
+    def body(self, outcome: Outcome) -> bytes:
+        """The `chat.completion` object."""
+        choice = {
+            "index": 0,
+            "message": {"refusal": None, **outcome.reply.message()},
+            "logprobs": None,
+            "finish_reason": _finish_reason(outcome),
+        }
+        return msgspec.json.encode(
+            {
+                "id": response_id(outcome.name.turn_id),
+                "object": "chat.completion",
+                "created": outcome.name.created,
+                "model": outcome.name.model,
+                "choices": [choice],
+                "usage": _usage(outcome),
+            }
+        )
+
+    def _chunk(self, delta: dict[str, object], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._head + b"[" + msgspec.json.encode(choice) + b"]}\n\n"
+
+
+def response_id(turn_id: str) -> str:
+    """The id a client gets, which is also its receipt for feedback."""
+    return f"chatcmpl-{turn_id}"
+
+
+def _delta(event: ReplyEvent) -> dict[str, object]:
+    match event:
+        case TextDelta(text):
+            return {"content": text}
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case ToolCallDelta(place, call):
+            function = {"name": call.name, "arguments": call.arguments}
+            return {"tool_calls": [{"index": place, "id": call.id, "type": "function", "function": function}]}
+        case _:
+            raise AssertionError(f"no chat delta for {event}")
+
+
+def _finish_reason(outcome: Outcome) -> str:
+    return "tool_calls" if outcome.finish_reason == "stop" and outcome.reply.tool_calls else outcome.finish_reason
+
+
+def _usage(outcome: Outcome) -> dict[str, object]:
+    completion = len(outcome.completion_ids)
+    return {
+        "prompt_tokens": outcome.prompt_tokens,
+        "completion_tokens": completion,
+        "total_tokens": outcome.prompt_tokens + completion,
+        "prompt_tokens_details": {"cached_tokens": outcome.cached_tokens or 0},
+    }
+
+
+def _sampling(request: _Body) -> Sampling:
+    limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
+    stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
+    if len(stops) > _MOST_STOPS:
+        raise Refusal.invalid(f"stop has {len(stops)} strings, expected at most {_MOST_STOPS}", param="stop")
+    top_k = at_least("top_k", request.top_k, -1)
+    return Sampling(
+        max_tokens=at_least("max_completion_tokens" if request.max_tokens is None else "max_tokens", limit, 1),
+        temperature=in_range("temperature", request.temperature, 0, 100, 1),
+        top_p=in_range("top_p", request.top_p, 1e-9, 1, 1),
+        top_k=top_k or -1,
+        min_p=in_range("min_p", request.min_p, 0, 1, 0),
+        presence_penalty=in_range("presence_penalty", request.presence_penalty, -2, 2, 0),
+        frequency_penalty=in_range("frequency_penalty", request.frequency_penalty, -2, 2, 0),
+        repetition_penalty=in_range("repetition_penalty", request.repetition_penalty, 1e-9, 2, 1),
+        logit_bias=bias_of(request.logit_bias),
+        seed=seed_of(request.seed),
+        stop=tuple(stop for stop in stops if stop),
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        ignore_eos=bool(request.ignore_eos),
+    )
+
+
+def _refuse_unsupported(request: _Body) -> None:
+    if request.n not in (None, 1):
+        raise _unsupported("n", f"is {request.n}, expected 1: every sample is a turn of its own; send n requests")
+    if request.logprobs or request.top_logprobs:
+        raise _unsupported("logprobs", "are not sent to clients: they are recorded; read them from the store")
+    if request.functions:
+        raise _unsupported("functions", "is the retired form; send the same definitions as tools")
+    if request.response_format is not None and request.response_format.get("type") != "text":
+        raise _unsupported("response_format", "other than text would constrain sampling; ask for the format in words")
+    if request.tool_choice not in (None, "auto", "none"):
+        raise _unsupported("tool_choice", "other than auto and none would constrain sampling; use auto")
+
+
+def _unsupported(param: str, found: str) -> Refusal:
+    return Refusal.invalid(f"{param} {found}", param=param, code="unsupported_value")
+
+
+def _check_tools(tools: Sequence[dict[str, Any]] | None) -> None:
+    for place, tool in enumerate(tools or ()):
+        function = tool.get("function")
+        named = isinstance(function, dict) and isinstance(cast(dict[str, Any], function).get("name"), str)
+        if tool.get("type") != "function" or not named:
+            param = f"tools[{place}]"
+            raise Refusal.invalid(f"{param} is not {{type: function, function: {{name, …}}}}", param=param)

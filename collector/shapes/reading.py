@@ -1,0 +1,113 @@
+"""Reads request bodies: JSON of the declared types, finite numbers, values in range."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from collector.refusal import Refusal
+
+_Body = TypeVar("_Body")
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def read_body(body: bytes, kind: type[_Body]) -> _Body:
+    """Decodes a body; what is wrong with it is said in OpenAI's error shape."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        path = _PATH.search(message)
+        raise Refusal.invalid(
+            f"{message}; correct the field and send the request again",
+            param=path.group(1) if path else None,
+            code="invalid_type",
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal.invalid(f"the body is not valid JSON: {error}", code="invalid_json") from error
+
+
+def in_range(name: str, value: float | None, low: float, high: float, default: float) -> float:
+    """A number between two bounds; the default when the client gave none."""
+    if value is None:
+        return default
+    if not math.isfinite(value) or not low <= value <= high:
+        raise Refusal.invalid(f"{name} is {value}, expected {low:g} to {high:g}", param=name, code="invalid_value")
+    return float(value)
+
+
+def at_least(name: str, value: int | None, low: int) -> int | None:
+    """A whole number not below a bound."""
+    if value is not None and value < low:
+        raise Refusal.invalid(f"{name} is {value}, expected {low} or more", param=name, code="invalid_value")
+    return value
+
+
+def seed_of(value: int | None) -> int | None:
+    """A seed that engines take."""
+    if value is not None and not -(2**63) <= value < 2**63:
+        raise Refusal.invalid(f"seed is {value}, expected a 64-bit integer", param="seed", code="invalid_value")
+    return value
+
+
+def bias_of(bias: Mapping[str, float] | None) -> dict[str, float] | None:
+    """A logit bias by token id; None when it biases nothing."""
+    if not bias:
+        return None
+    for token, value in bias.items():
+        if not (token.isascii() and token.isdigit() and len(token) < 10):
+            raise Refusal.invalid(
+                f"logit_bias names {token[:40]!r}, expected token ids", param="logit_bias", code="invalid_value"
+            )
+        in_range(f"logit_bias[{token}]", value, -100, 100, 0)
+    return {token: float(value) for token, value in bias.items()}
+
+
+def check_messages(messages: list[dict[str, Any]]) -> None:
+    """Refuses what no template could render: unknown roles, contents that are not text, malformed tool calls."""
+    if not messages:
+        raise Refusal.invalid("messages is empty, expected at least one", param="messages", code="invalid_value")
+    for place, message in enumerate(messages):
+        where = f"messages[{place}]"
+        if message.get("role") not in _ROLES:
+            found = message.get("role")
+            raise _wrong(f"{where}.role", f"is {str(found)[:40]!r}, expected one of {', '.join(_ROLES)}")
+        _check_content(where, message)
+        _check_tool_calls(where, message.get("tool_calls"))
+        for name in ("reasoning_content", "reasoning", "name"):
+            if not isinstance(message.get(name), str | None):
+                raise _wrong(f"{where}.{name}", "is not text")
+
+
+def _check_content(where: str, message: dict[str, Any]) -> None:
+    content = message.get("content")
+    if content is None and message["role"] != "assistant":
+        raise _wrong(f"{where}.content", "is missing, expected text")
+    if isinstance(content, str | None):
+        return
+    if not isinstance(content, list):
+        raise _wrong(f"{where}.content", f"is of type {type(content).__name__}, expected text or a list of text parts")
+    for place, part in enumerate(cast(list[Any], content)):
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):  # pyright: ignore[reportUnknownMemberType]
+            raise _wrong(f"{where}.content[{place}]", "is not a text part; images, audio and files are not supported")
+
+
+def _check_tool_calls(where: str, calls: Any) -> None:  # Any: JSON as it came
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        raise _wrong(f"{where}.tool_calls", "is not a list")
+    for place, call in enumerate(cast(list[Any], calls)):
+        function = cast(dict[str, Any], call).get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            raise _wrong(f"{where}.tool_calls[{place}].function", "is missing, expected {name, arguments}")
+        named = cast(dict[str, Any], function)
+        if not isinstance(named.get("name"), str) or not isinstance(named.get("arguments", ""), str):
+            raise _wrong(f"{where}.tool_calls[{place}].function", "expected name and arguments as text")
+
+
+def _wrong(param: str, found: str) -> Refusal:
+    return Refusal.invalid(f"{param} {found}", param=param, code="invalid_value")

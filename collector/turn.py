@@ -1,0 +1,227 @@
+"""One model call under way: deltas become events, and the record becomes durable before the last one."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from time import perf_counter
+from typing import Any
+
+from collector.conversation import Outcome, Reply, ReplyEvent, TokensDelta, TurnName
+from collector.engine.wire import GenerateRequest, SamplingParams
+from collector.errors import EngineError, EngineUnavailable, StoreError
+from collector.metrics import Metrics
+from collector.parsing.detokenizer import Detokenizer
+from collector.parsing.reply import MARKERS, ReplyParser
+from collector.parsing.stop_strings import StopStrings
+from collector.ports import Engine, Journal
+from collector.records import FinishReason, Turn
+from collector.refusal import Refusal
+from collector.rendering.tokenizer import ChatTokenizer
+from collector.turn_record import Plan, Sampled, turn_record
+
+_log = logging.getLogger(__name__)
+
+
+class EngineAborted(Exception):
+    """The engine ended the reply early, on its own or on an operator's order."""
+
+
+class TurnInProgress:
+    """From dispatch to record. It is recorded once, whoever ends it first."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        engine: Engine,
+        journal: Journal,
+        tokenizer: ChatTokenizer,
+        thinking_open: bool,
+        metrics: Metrics,
+        must_record: bool,
+        ended: Callable[[Turn, Reply | None], None],
+        settled: Callable[[], None],
+    ) -> None:
+        self.plan = plan
+        self.name = TurnName(
+            plan.turn_id, plan.session_id, int(plan.started_at.timestamp()), plan.call.model or plan.base_model
+        )
+        self._engine = engine
+        self._journal = journal
+        self._tokenizer = tokenizer
+        self._metrics = metrics
+        self._must_record = must_record
+        self._ended = ended
+        self._settled = settled
+        self._sampled = Sampled()
+        self._started = perf_counter()
+        self._over = False
+        self._by_ids = plan.call.chat is None
+        hidden = () if self._by_ids else _hidden_ids(tokenizer)
+        self._detokenizer = Detokenizer(tokenizer, hidden_ids=hidden)
+        self._stops = StopStrings(() if self._by_ids else plan.call.sampling.stop)
+        self._parser = ReplyParser(seed=plan.turn_id, thinking_open=thinking_open, parse_tools=plan.call.parse_tools)
+
+    async def events(self) -> AsyncGenerator[list[ReplyEvent], None]:
+        """What becomes certain, as the engine samples. Raises EngineError, or EngineAborted."""
+        async with aclosing(self._engine.generate(self._request())) as deltas:
+            async for delta in deltas:
+                first = self._sampled.first_token_at is None
+                self._sampled.add(delta)
+                if first and delta.token_ids:
+                    self._metrics.first_token.observe(perf_counter() - self._started)
+                if delta.prompt_tokens is not None and delta.prompt_tokens != len(self.plan.prompt_ids):
+                    raise EngineError(
+                        f"the engine counted {delta.prompt_tokens} prompt tokens, expected the "
+                        f"{len(self.plan.prompt_ids)} that it was given; check its truncation options"
+                    )
+                events = self._read(delta.token_ids, delta.logprobs)
+                if events:
+                    yield events
+        finish = self._sampled.finish
+        if finish is None:
+            raise EngineUnavailable("the engine ended the reply without a finish reason; it is not sent again")
+        if finish.type == "abort":
+            raise EngineAborted(finish.message or "it gave no reason")
+        rest = [] if self._by_ids else self._read_rest()
+        if rest:
+            yield rest
+
+    async def finish(self) -> Outcome:
+        """Makes the record of a whole reply durable. Refusal when it cannot be and must."""
+        sampled, finish = self._sampled, self._sampled.finish
+        assert finish is not None
+        reason: FinishReason = "stop" if finish.type == "stop" else "length"
+        reply = self._parser.reply()
+        response = {} if self._by_ids else reply.message()
+        turn = turn_record(self.plan, sampled, finish_reason=reason, complete=True, response=response or None)
+        recorded = await self._store(turn, None if self._by_ids else reply)
+        if not recorded and self._must_record:
+            raise Refusal.busy(
+                f"the reply could not be recorded: {self._journal.failure}; it is refused as configured",
+                code="not_recorded",
+            )
+        return Outcome(
+            name=self.name,
+            reply=reply,
+            text=self._tokenizer.decode(sampled.ids) if self._by_ids else "",
+            finish_reason=reason,
+            matched=finish.matched,
+            prompt_tokens=len(self.plan.prompt_ids),
+            cached_tokens=sampled.cached_tokens,
+            completion_ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            weight_versions=turn.weight_versions,
+            recorded=recorded,
+        )
+
+    async def fail(self, error: EngineError | EngineAborted) -> Refusal:
+        """Records a reply that the engine failed to give, and says what the client is told."""
+        refusal = _refusal(error, after_tokens=bool(self._sampled.ids), adapter=self.plan.target.engine_name)
+        reason: FinishReason = "abort" if isinstance(error, EngineAborted) else "error"
+        _log.warning("turn %s: %s", self.plan.turn_id, refusal.message)
+        await self._store_incomplete(reason, {"error": {"status": refusal.status, "message": refusal.message}})
+        return refusal
+
+    async def abandon(self) -> None:
+        """Records a reply that the client did not wait for; nothing more if it has been recorded already."""
+        if not self._over:
+            await self._store_incomplete("client_gone", None)
+
+    async def settle(self) -> None:
+        """Records what a fault of the collector's own cut off; nothing more if it has been recorded already."""
+        if not self._over:
+            await self._store_incomplete("error", {"error": {"status": 500, "message": "internal error"}})
+
+    async def _store_incomplete(self, reason: FinishReason, error: dict[str, Any] | None) -> None:
+        response, reply = error, None
+        if self._sampled.ids and not self._by_ids:
+            self._read_rest()
+            reply = self._parser.reply()
+            response = {**reply.message(), **(error or {})}
+        turn = turn_record(self.plan, self._sampled, finish_reason=reason, complete=False, response=response)
+        await self._store(turn, reply)
+
+    async def _store(self, turn: Turn, reply: Reply | None) -> bool:
+        started = perf_counter()
+        self._over = True
+        self._count(turn)
+        acknowledgement = self._journal.append(turn)
+        # The session knows the turn before the client can continue it.
+        self._ended(turn, reply)
+        try:
+            await asyncio.wrap_future(acknowledgement)
+        except StoreError as error:
+            self._metrics.unrecorded.labels("turns").inc()
+            _log.error("turn %s was not recorded: %s", turn.turn_id, error)
+            return False
+        finally:
+            self._settled()
+        self._metrics.durable.observe(perf_counter() - started)
+        return True
+
+    def _read(self, ids: list[int], logprobs: list[float]) -> list[ReplyEvent]:
+        if self._by_ids:
+            return [TokensDelta(ids, logprobs, self._detokenizer.add(ids))] if ids else []
+        return self._parser.add(self._stops.add(self._detokenizer.add(ids)))
+
+    def _read_rest(self) -> list[ReplyEvent]:
+        text = self._stops.add(self._detokenizer.finish()) + self._stops.finish()
+        return [*self._parser.add(text), *self._parser.finish()]
+
+    def _request(self) -> GenerateRequest:
+        sampling = self.plan.call.sampling
+        return GenerateRequest(
+            input_ids=self.plan.prompt_ids,
+            rid=self.plan.turn_id,
+            lora_path=self.plan.target.engine_name,
+            sampling_params=SamplingParams(
+                max_new_tokens=self.plan.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                min_p=sampling.min_p,
+                presence_penalty=sampling.presence_penalty,
+                frequency_penalty=sampling.frequency_penalty,
+                repetition_penalty=sampling.repetition_penalty,
+                logit_bias=sampling.logit_bias,
+                stop=list(sampling.stop),
+                stop_token_ids=list(sampling.stop_token_ids),
+                ignore_eos=sampling.ignore_eos,
+                min_new_tokens=sampling.min_new_tokens,
+                sampling_seed=sampling.seed,
+            ),
+        )
+
+    def _count(self, turn: Turn) -> None:
+        self._metrics.turns.labels(turn.api, turn.finish_reason).inc()
+        if turn.untrainable_reason is not None:
+            self._metrics.untrainable.labels(turn.untrainable_reason).inc()
+        if turn.break_kind is not None:
+            self._metrics.breaks.labels(turn.break_kind).inc()
+        self._metrics.tokens.labels("prompt").inc(len(turn.prompt_ids))
+        self._metrics.tokens.labels("cached").inc(turn.cached_tokens or 0)
+        self._metrics.tokens.labels("completion").inc(len(turn.completion_ids))
+
+
+def _hidden_ids(tokenizer: ChatTokenizer) -> frozenset[int]:
+    """Special tokens a client does not see; those that structure a reply are read by the parser."""
+    markers = {index for index, token in tokenizer.added.items() if token.content in MARKERS}
+    return (tokenizer.special_ids | tokenizer.stop_ids) - markers
+
+
+def _refusal(error: EngineError | EngineAborted, *, after_tokens: bool, adapter: str | None) -> Refusal:
+    if isinstance(error, EngineAborted):
+        return Refusal.busy(f"the engine aborted the reply: {error}; send the request again", code="engine_aborted")
+    message = str(error)
+    if isinstance(error, EngineUnavailable) and not after_tokens:
+        return Refusal.busy(message, code="engine_unavailable")
+    if error.status in (400, 404) and adapter is not None and adapter in message:
+        return Refusal.busy(f"the engine does not serve {adapter} now: {message}", code="adapter_not_loaded")
+    if error.status == 400:
+        lengthy = "context" in message.lower() or "longer than" in message.lower()
+        return Refusal.invalid(message, code="context_length_exceeded" if lengthy else "engine_refused")
+    if error.status in (429, 503):
+        return Refusal.busy(message, code="engine_busy")
+    return Refusal.upstream(message, code="engine_failed")

@@ -1,0 +1,115 @@
+"""The record of a turn, built from what was asked, what was sampled and how it ended."""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from collector.caller import Caller
+from collector.conversation import Call
+from collector.engine.wire import Delta, Finish, Span
+from collector.ports import Target
+from collector.records import FinishReason, Link, LogprobMode, Turn, VersionSpan
+from collector.trainable import untrainable_reason
+
+
+class Plan(NamedTuple):
+    """A turn as it is dispatched."""
+
+    turn_id: str
+    session_id: str
+    turn: int
+    call: Call
+    caller: Caller
+    target: Target
+    base_model: str
+    started_at: datetime
+    prompt_ids: list[int]
+    max_tokens: int
+    parent_turn_id: str | None
+    link: Link
+    break_kind: str | None
+    logprob_mode: LogprobMode
+
+
+class Sampled:
+    """What the engine has sampled so far."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.spans: list[Span] = []
+        self.cached_tokens: int | None = None
+        self.finish: Finish | None = None
+        self.first_token_at: datetime | None = None
+        self.last_token_at: datetime | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Takes in one delta."""
+        if delta.token_ids:
+            self.last_token_at = datetime.now(UTC)
+            self.first_token_at = self.first_token_at or self.last_token_at
+        self.ids += delta.token_ids
+        self.logprobs += delta.logprobs
+        if delta.cached_tokens is not None:
+            self.cached_tokens = delta.cached_tokens
+        if delta.finish is not None:
+            self.finish, self.spans = delta.finish, delta.spans
+
+    def version_spans(self) -> list[VersionSpan]:
+        """The spans in the store's terms: a label that is a whole number is one."""
+        return [
+            VersionSpan(version=int(s.version) if s.version.isdecimal() else s.version, start=s.start, end=s.end)
+            for s in self.spans
+        ]
+
+
+def turn_record(
+    plan: Plan, sampled: Sampled, *, finish_reason: FinishReason, complete: bool, response: dict[str, Any] | None
+) -> Turn:
+    """The record; whether it is trainable follows from the rest."""
+    sampling = plan.call.sampling
+    turn = Turn(
+        turn_id=plan.turn_id,
+        session_id=plan.session_id,
+        turn=plan.turn,
+        parent_turn_id=plan.parent_turn_id,
+        link=plan.link,
+        break_kind=plan.break_kind,
+        task_id=plan.caller.task_id,
+        group_id=plan.caller.group_id,
+        tenant=plan.caller.tenant,
+        base_model=plan.base_model,
+        adapter=plan.target.adapter,
+        adapter_version=plan.target.version,
+        api=plan.call.api,
+        client=plan.caller.client,
+        purpose=plan.caller.purpose,
+        started_at=plan.started_at,
+        first_token_at=sampled.first_token_at,
+        finished_at=sampled.last_token_at if complete else datetime.now(UTC),
+        prompt_ids=plan.prompt_ids,
+        completion_ids=sampled.ids,
+        sampled_logprobs=sampled.logprobs,
+        # Greedy log-probabilities are those at T = 1 (SGLang 0.5.23, measured).
+        logprob_mode="raw" if sampling.temperature == 0 and plan.logprob_mode == "scaled" else plan.logprob_mode,
+        weight_versions=sampled.version_spans(),
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        repetition_penalty=sampling.repetition_penalty,
+        logit_bias=sampling.logit_bias,
+        constraint=f"min_new_tokens={sampling.min_new_tokens}" if sampling.min_new_tokens else None,
+        max_tokens=plan.max_tokens,
+        seed=sampling.seed,
+        finish_reason=finish_reason,
+        cached_tokens=sampled.cached_tokens,
+        complete=complete,
+        request=plan.call.chat,
+        response=response,
+    )
+    reason = untrainable_reason(turn)
+    return msgspec.structs.replace(turn, trainable=reason is None, untrainable_reason=reason)

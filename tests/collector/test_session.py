@@ -1,0 +1,201 @@
+"""Which turn a request continues: by what was said, and by the ids themselves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.conversation import Reply, ToolCall
+from collector.records import ChatRequest
+from collector.session import KnownTurn, Session
+
+CASES = Path("/work/shared/cases")
+SYSTEM = {"role": "system", "content": "Be brief."}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str, **more: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **more}
+
+
+def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]] | None]) -> Session:
+    session, prompt = Session("s", "dev"), [1, 2, 3]
+    for number, (messages, reply, tools) in enumerate(turns):
+        chat = ChatRequest(messages=messages, tools=tools)
+        known = KnownTurn(
+            turn_id=f"t{number + 1}",
+            parent=session.deepest_prefix(prompt),
+            prompt_ids=prompt,
+            completion_ids=[7, number],
+            chat=chat,
+            reply=reply,
+        )
+        session.add(known, chat)
+        prompt = [*prompt, 7, number, 9]
+    return session
+
+
+def matched(
+    session: Session, messages: list[dict[str, Any]], tools: list | None = None
+) -> tuple[str | None, str | None]:
+    match = session.match(ChatRequest(messages=messages, tools=tools))
+    return (match.ancestor.turn_id if match.ancestor else None, match.break_kind)
+
+
+FIRST = [SYSTEM, user("Hi")]
+
+
+def test_a_request_that_begins_with_a_turn_and_its_reply_continues_it() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    assert matched(session, [*FIRST, said("Hello."), user("More?")]) == ("t1", None)
+
+
+def test_the_deepest_turn_is_continued() -> None:
+    second = [*FIRST, said("Hello."), user("More?")]
+    session = session_after((FIRST, Reply(content="Hello."), None), (second, Reply(content="Yes."), None))
+    assert matched(session, [*second, said("Yes."), user("And?")]) == ("t2", None)
+    assert matched(session, [*FIRST, said("Hello."), user("Something else?")]) == ("t1", None)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        said("Hello."),
+        said("Hello.", reasoning_content="Easy."),
+        said("Hello.", reasoning_content="\nEasy.\n", refusal=None),
+        said("<think>\nEasy.\n</think>\n\nHello."),
+        said([{"type": "text", "text": "Hello."}]),
+        said(" Hello.\n"),
+    ],
+)
+def test_thinking_left_out_or_sent_back_is_no_rewriting(returned: dict[str, Any]) -> None:
+    session = session_after((FIRST, Reply(content="Hello.", reasoning="Easy."), None))
+    assert matched(session, [*FIRST, returned, user("More?")]) == ("t1", None)
+
+
+def test_other_thinking_than_was_sampled_is_a_rewriting() -> None:
+    session = session_after((FIRST, Reply(content="Hello.", reasoning="Easy."), None))
+    assert matched(session, [*FIRST, said("Hello.", reasoning_content="Hard."), user("More?")]) == (None, "other")
+
+
+def test_a_tool_call_with_its_keys_in_another_order_is_the_same_one() -> None:
+    """Case 005: a client that keeps arguments in a sorted map."""
+    call = ToolCall(id="call_1", name="f", arguments='{"days": 2, "city": "Oslo"}')
+    session = session_after((FIRST, Reply(tool_calls=(call,)), [TOOL]))
+    sorted_call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": '{"city":"Oslo","days":2}'}}
+    returned = said("", tool_calls=[sorted_call])
+    messages = [*FIRST, returned, {"role": "tool", "tool_call_id": "x", "content": "rain"}]
+    assert matched(session, messages, [TOOL]) == ("t1", None)
+    other = {**sorted_call, "function": {"name": "f", "arguments": '{"city":"Bergen","days":2}'}}
+    assert matched(session, [*FIRST, said("", tool_calls=[other]), *messages[3:]], [TOOL]) == (None, "other")
+
+
+def test_a_rewritten_reply_is_a_break() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    assert matched(session, [*FIRST, said("Goodbye."), user("More?")]) == (None, "other")
+    assert matched(session, [*FIRST, user("More?")]) == (None, "other")
+
+
+def test_another_system_prompt_or_other_tools_are_a_break_of_their_kind() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    changed = [{**SYSTEM, "content": "Be long."}, FIRST[1], said("Hello."), user("More?")]
+    assert matched(session, changed) == (None, "system_prompt_changed")
+    assert matched(session, [*FIRST, said("Hello."), user("More?")], [TOOL]) == (None, "system_prompt_changed")
+
+
+def test_another_sample_of_the_same_messages_is_no_break() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    assert matched(session, FIRST) == (None, None)
+
+
+def test_a_system_prompt_in_common_is_nothing_in_common() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    assert matched(session, [SYSTEM, user("Another matter")]) == (None, None)
+
+
+def test_a_developer_message_is_a_system_message() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), None))
+    developer = {"role": "developer", "content": "Be brief."}
+    assert matched(session, [developer, FIRST[1], said("Hello."), user("More?")]) == ("t1", None)
+
+
+def test_thinking_is_put_back_where_the_client_left_it_out() -> None:
+    second = [*FIRST, said("Hello."), user("More?")]
+    session = session_after(
+        (FIRST, Reply(content="Hello.", reasoning="One."), None),
+        (second, Reply(content="Yes.", reasoning="Two."), None),
+    )
+    chat = ChatRequest(messages=[*second, said("Yes."), user("And?")])
+    known = session.match(chat).ancestor
+    assert known is not None
+    restored = session.with_thinking(chat, known).messages
+    assert [message.get("reasoning_content") for message in restored] == [None, None, "One.", None, "Two.", None]
+    assert "reasoning_content" not in chat.messages[2]
+
+
+def test_the_parent_is_the_deepest_turn_whose_ids_begin_the_prompt() -> None:
+    session = session_after(
+        (FIRST, Reply(content="a"), None), ([*FIRST, said("a"), user("b")], Reply(content="c"), None)
+    )
+    whole = [1, 2, 3, 7, 0, 9, 7, 1]
+    assert session.deepest_prefix([*whole, 5]).turn_id == "t2"
+    assert session.deepest_prefix(whole).turn_id == "t2"
+    assert session.deepest_prefix([*whole[:5], 8, 8, 8, 8]).turn_id == "t1"
+    assert session.deepest_prefix([1, 2, 3, 7]) is None
+    assert session.deepest_prefix([2, *whole[1:]]) is None
+
+
+def test_two_branches_from_one_turn_each_keep_their_ids() -> None:
+    session = Session("s", "dev")
+    root = KnownTurn(turn_id="r", parent=None, prompt_ids=[1], completion_ids=[2], chat=None, reply=None)
+    left = KnownTurn(turn_id="a", parent=root, prompt_ids=[1, 2, 3], completion_ids=[4], chat=None, reply=None)
+    right = KnownTurn(turn_id="b", parent=root, prompt_ids=[1, 2, 5, 6], completion_ids=[7], chat=None, reply=None)
+    for known in (root, left, right):
+        session.add(known, None)
+    assert [list(known.ids()) for known in (root, left, right)] == [[1, 2], [1, 2, 3, 4], [1, 2, 5, 6, 7]]
+    assert session.tokens == 2 + 2 + 5
+
+
+def test_ids_of_a_long_branch_are_kept_once() -> None:
+    session, prompt = Session("s", "dev"), [0]
+    for number in range(200):
+        parent = session.deepest_prefix(prompt)
+        known = KnownTurn(
+            turn_id=str(number), parent=parent, prompt_ids=prompt, completion_ids=[number] * 10, chat=None, reply=None
+        )
+        session.add(known, None)
+        prompt = [*known.ids(), 1, 2, 3]
+    assert session.tokens == 1 + 200 * 10 + 199 * 3
+
+
+@pytest.mark.parametrize("name", ["002-qwen3-tool-loop-clean", "016-compaction-declared", "017-subagent-interleaved"])
+def test_parents_in_the_recorded_cases_are_found(name: str) -> None:
+    path = CASES / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"{path} is not on this machine")
+    turns = json.loads(path.read_text())["input"]["turns"]
+    session = Session("s", "dev")
+    parents: list[int | None] = []
+    for turn in turns:
+        parent = session.deepest_prefix(turn["prompt_ids"])
+        parents.append(int(parent.turn_id) if parent else None)
+        known = KnownTurn(
+            turn_id=str(turn["turn"]),
+            parent=parent,
+            prompt_ids=turn["prompt_ids"],
+            completion_ids=turn["completion_ids"],
+            chat=None,
+            reply=None,
+        )
+        session.add(known, None)
+    expected = {
+        "002-qwen3-tool-loop-clean": [None, *range(1, len(turns))],
+        "016-compaction-declared": [None, 1, None, 3],
+        "017-subagent-interleaved": [None, None, 1, 2],
+    }
+    assert parents == expected[name]

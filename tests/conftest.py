@@ -1,10 +1,15 @@
 """Options every test package shares."""
 
+from pathlib import Path
+
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
+    parser.addoption(
+        "--sglang-env", type=Path, metavar="DIR", help="environment of the real SGLang (default: the cache)"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ COMMANDS = {
     "export": "write a store as a native log or a self-contained DuckDB database",
     "feedback": "post feedback on a turn or a session to a collector",
     "forget": "erase sessions from a store",
+    "plan": "say what a loop will need and where it will wait",
     "sql": "query a store with DuckDB SQL",
     "verify": "prove that a store is whole, and set aside what is damaged",
 }

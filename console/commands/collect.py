@@ -1,0 +1,64 @@
+"""Run the collector: agents talk to it as to any OpenAI server, and every token is recorded before a reply ends."""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("--engine", metavar="URL", help="the engine to sample from, such as http://127.0.0.1:30000")
+    parser.add_argument("--model", help="folder of the model the engine serves (default: [engine] model, smollm2-135m)")
+    parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where to record (./store)")
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on, 0 for a free one (8000)")
+    parser.add_argument("--ready-file", type=Path, metavar="FILE", help="gets the URL once the collector listens")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="roundhouse.toml; its [collector] section is read")
+    parser.add_argument("--new-key", metavar="TENANT", help="print a new API key for a tenant, and do nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until it is told to stop."""
+    if args.new_key is not None:
+        return _print_new_key(args.new_key)
+    import logging
+
+    import msgspec
+
+    from collector.errors import UserError
+    from collector.ready_file import write_ready_file
+    from collector.server import run_collector
+    from console.config import load_config
+    from console.log_lines import TerminalFormatter
+    from trainer.engine.model_folder import find_model
+
+    if args.engine is None:
+        raise UserError("--engine is missing; give the engine's URL, such as http://127.0.0.1:30000")
+    whole = load_config(args.config)
+    config = whole.collector
+    given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    config = msgspec.structs.replace(config, **given)
+    handler = logging.StreamHandler()
+    handler.setFormatter(TerminalFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+    def announce(url: str) -> None:
+        mode = "" if config.keys else " (no keys: development mode, this machine only)"
+        print(f"collector ready at {url}{mode}", flush=True)
+        if args.ready_file is not None:
+            write_ready_file(args.ready_file, url)
+
+    engine = msgspec.structs.replace(whole.engine, model=args.model or whole.engine.model)
+    model = Path(find_model(engine, lambda line: print(line, file=sys.stderr, flush=True)))
+    run_collector(config, engine_url=args.engine, model=model, store=args.store, announce=announce)
+    return 0
+
+
+def _print_new_key(tenant: str) -> int:
+    from collector.keys import check_tenant, new_key, sha256_of
+
+    check_tenant(tenant)
+    key = new_key()
+    print(f"key, shown once: {key}")
+    print(f'add to roundhouse.toml:\n\n[collector.keys]\n{sha256_of(key)} = "{tenant}"')
+    return 0

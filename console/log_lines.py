@@ -1,0 +1,13 @@
+"""Log lines of the command line."""
+
+import logging
+
+from collector.terminal_text import terminal_safe
+
+
+class TerminalFormatter(logging.Formatter):
+    """Log lines that are safe on a terminal, whatever went into them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with control characters spelled out."""
+        return terminal_safe(super().format(record), keep="\n\t")

@@ -1,0 +1,162 @@
+"""What a query gave, as a JSON array or as a table for a terminal."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, BinaryIO
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+
+from collector.records import REGISTRY_TABLES, TABLES
+from collector.store.meanings import column_meanings, table_meaning
+from collector.store.sql import QueryResult
+from collector.terminal_text import terminal_safe
+
+SHOWN_ROWS = 200
+"""Rows of a table shown before the rest is left to --json or LIMIT."""
+_SHOWN_LETTERS = 400
+_NARROWEST_COLUMN = 8
+_GAP = "  "
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint")
+_NUMBERS = frozenset((*_INTEGERS, "uhugeint", "bignum", "float", "double", "decimal"))
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+# Any throughout: a query computes whatever it likes; DuckDB's Python values are turned into what JSON can hold.
+Convert = Callable[[Any], Any]
+
+
+def write_json(result: QueryResult, out: BinaryIO) -> None:
+    """Writes one array of objects, a row per line."""
+    converters = [json_converter(kind) for kind in result.types]
+    separator = b"[\n"
+    for row in result.rows:
+        values = [value if convert is None else convert(value) for convert, value in zip(converters, row, strict=True)]
+        out.write(separator + _ENCODER.encode(dict(zip(result.names, values, strict=True))))
+        separator = b",\n"
+    out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
+    out.flush()
+
+
+def print_table(result: QueryResult) -> None:
+    """Prints the first rows as a table as wide as the terminal, or one value a line where columns do not fit."""
+    converters = [json_converter(kind) for kind in result.types]
+    rows = [
+        [_cell(value, convert) for value, convert in zip(row, converters, strict=True)]
+        for row in islice(result.rows, SHOWN_ROWS + 1)
+    ]
+    names = [terminal_safe(name) for name in result.names]
+    numbers = [kind.id in _NUMBERS for kind in result.types]
+    for line in grid_lines(names, rows[:SHOWN_ROWS], numbers, shutil.get_terminal_size().columns):
+        print(line)
+    if len(rows) > SHOWN_ROWS:
+        print(f"the first {SHOWN_ROWS} rows; --json prints all, LIMIT and OFFSET choose others")
+    else:
+        print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+
+
+def grid_lines(names: list[str], rows: list[list[str]], numbers: list[bool], width: int) -> Iterator[str]:
+    """The lines of a table no wider than `width`: a row each, or a value each where columns would be too narrow."""
+    natural = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+    room = width - len(_GAP) * (len(names) - 1)
+    widest = next((cap for cap in range(room, 0, -1) if sum(min(cap, size) for size in natural) <= room), 0)
+    if widest < _NARROWEST_COLUMN and widest < max(natural):
+        yield from _record_lines(names, rows, width)
+        return
+    sizes = [min(widest, size) for size in natural]
+    yield _GAP.join(_fit(name, size, right) for name, size, right in zip(names, sizes, numbers, strict=True)).rstrip()
+    yield _GAP.join("─" * size for size in sizes)
+    for row in rows:
+        yield _GAP.join(_fit(cell, size, right) for cell, size, right in zip(row, sizes, numbers, strict=True)).rstrip()
+
+
+def _record_lines(names: list[str], rows: list[list[str]], width: int) -> Iterator[str]:
+    name_size = min(max(map(cell_len, names)), width // 2)
+    for number, row in enumerate(rows, 1):
+        yield f"─ row {number} ".ljust(width, "─")
+        for name, cell in zip(names, row, strict=True):
+            yield (_fit(name, name_size, False) + _GAP + _fit(cell, width - name_size - len(_GAP), False)).rstrip()
+
+
+def _fit(text: str, size: int, right: bool) -> str:
+    length = cell_len(text)
+    if length > size:
+        return set_cell_size(text, size - 1) + "…"
+    return " " * (size - length) + text if right else text + " " * (size - length)
+
+
+def _cell(value: Any, convert: Convert | None) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return repr(value)
+    plain = value if convert is None else convert(value)
+    text = plain if isinstance(plain, str) else _ENCODER.encode(plain).decode().strip('"')
+    return terminal_safe(text[:_SHOWN_LETTERS])
+
+
+def json_converter(kind: Any) -> Convert | None:
+    """What turns DuckDB's values of a type into what the JSON encoder writes; None where it can already."""
+    if str(kind) == "JSON":
+        return _whole(lambda text: msgspec.Raw(text.encode()))
+    if kind.id == "blob":
+        return _whole(bytes.hex)
+    if kind.id == "bignum":
+        return _whole(int)
+    if kind.id in ("list", "array"):
+        inner = json_converter(kind.children[0][1])
+        return inner and _whole(lambda values: [inner(value) for value in values])
+    if kind.id == "struct":
+        fields = {name: json_converter(child) for name, child in kind.children}
+        return _whole(
+            lambda row: {name: convert(row[name]) if convert else row[name] for name, convert in fields.items()}
+        )
+    if kind.id == "map":
+        key, inner = (json_converter(child) for _, child in kind.children)
+        return _whole(partial(_map, key, inner))
+    return None
+
+
+def _whole(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _map(convert_key: Convert | None, convert: Convert | None, value: dict[Any, Any]) -> dict[str, Any]:
+    # A map whose keys Python cannot hash comes as its lists of keys and values.
+    listed = isinstance(value.get("key"), list) and isinstance(value.get("value"), list) and len(value) == 2
+    pairs = zip(value["key"], value["value"], strict=True) if listed else value.items()
+    return {
+        _key(convert_key(key) if convert_key else key): convert(inner) if convert else inner for key, inner in pairs
+    }
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else _ENCODER.encode(key).decode().strip('"')
+
+
+def describe(tables: Sequence[str] | None, *, as_json: bool) -> None:
+    """Prints columns with type and meaning."""
+    chosen = [*TABLES, *REGISTRY_TABLES] if tables is None else tables
+    if as_json:
+        described = [
+            {"table": table, "column": column.column, "type": column.annotation, "meaning": column.text}
+            for table in chosen
+            for column in column_meanings(table)
+        ]
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(described)) + b"\n")
+        return
+    width = shutil.get_terminal_size().columns
+    for table in chosen:
+        print(f"{table}: {table_meaning(table)}")
+        columns = column_meanings(table)
+        name_size = max(len(column.column) for column in columns)
+        for column in columns:
+            text = f"{column.annotation}. {column.text}"
+            indent = " " * (name_size + 4)
+            print(
+                textwrap.fill(text, width, initial_indent=f"  {column.column:<{name_size}}  ", subsequent_indent=indent)
+            )
+        print()

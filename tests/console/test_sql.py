@@ -1,0 +1,166 @@
+"""`roundhouse sql` and `roundhouse export` as a shell sees them."""
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from collector.records import Event, Feedback, Step
+from collector.store.writer import Writer
+from console.cli import main
+from console.sql_output import grid_lines
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with Writer(path, "collector") as writer:
+        for n in range(250):
+            writer.append(Step(adapter="bot", step=n, at=AT, tokens=2**62, grad_norm=math.nan if n == 7 else n / 4))
+        text = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe"
+        writer.append(Feedback(feedback_id="f", tenant="acme", session_id="s", kind="thumb", text=text, at=AT))
+        writer.append(Event(at=AT, kind="alert", detail={"a": [1, {"b": 2**70}]}))
+    return path
+
+
+def as_json(store: Path, query: str, capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    assert main(["sql", "--store", str(store), "--json", query]) == 0
+    out = capfd.readouterr().out
+
+    def refuse(name: str) -> float:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(out, parse_constant=refuse)
+
+
+def test_json_holds_integers_of_any_width(store: Path, capfd: pytest.CaptureFixture[str]):
+    query = """
+        SELECT sum(tokens) AS s, 18446744073709551615::UBIGINT AS u,
+            (-170141183460469231731687303715884105727)::HUGEINT AS h
+        FROM steps"""
+    assert as_json(store, query, capfd) == [
+        {"s": 250 * 2**62, "u": 2**64 - 1, "h": -(2**127) + 1},
+    ]
+    assert as_json(
+        store, "SELECT [340282366920938463463374607431768211455::UHUGEINT] AS l, 10::BIGNUM AS b", capfd
+    ) == [{"l": [2**128 - 1], "b": 10}]
+
+
+def test_json_holds_null_for_what_is_no_number(store: Path, capfd: pytest.CaptureFixture[str]):
+    query = (
+        "SELECT grad_norm, 'inf'::DOUBLE AS i, ['nan'::FLOAT, 1.5] AS l FROM steps WHERE step IN (6, 7) ORDER BY step"
+    )
+    assert as_json(store, query, capfd) == [
+        {"grad_norm": 1.5, "i": None, "l": [None, 1.5]},
+        {"grad_norm": None, "i": None, "l": [None, 1.5]},
+    ]
+
+
+def test_json_types(store: Path, capfd: pytest.CaptureFixture[str]):
+    query = r"""
+        SELECT "at", "at"::DATE AS d, 1.10::DECIMAL(4, 2) AS n, {'a': 1, 'b': ['x', NULL]} AS s, MAP {'k': 1} AS m,
+            MAP {[1]: '\xFF'::BLOB} AS lm, '\x00\xAB'::BLOB AS b, {'x': ['\x01'::BLOB]} AS nb, detail->'$.a' AS j,
+            detail AS t, true AS y, NULL AS z, INTERVAL '90 seconds' AS i,
+            '12345678-1234-1234-1234-123456789abc'::UUID AS u
+        FROM events"""
+    assert as_json(store, query, capfd) == [
+        {
+            "at": "2026-01-02T03:04:05.678901Z",
+            "d": "2026-01-02",
+            "n": 1.1,
+            "s": {"a": 1, "b": ["x", None]},
+            "m": {"k": 1},
+            "lm": {"[1]": "ff"},
+            "b": "00ab",
+            "nb": {"x": ["01"]},
+            "j": [1, {"b": 2**70}],
+            "t": '{"a":[1,{"b":1180591620717411303424}]}',
+            "y": True,
+            "z": None,
+            "i": "PT90S",
+            "u": "12345678-1234-1234-1234-123456789abc",
+        }
+    ]
+
+
+def test_json_of_no_rows_is_an_empty_array(store: Path, capfd: pytest.CaptureFixture[str]):
+    assert as_json(store, "FROM turns", capfd) == []
+
+
+def test_text_of_others_cannot_steer_the_terminal(store: Path, capfd: pytest.CaptureFixture[str]):
+    assert main(["sql", "--store", str(store), 'SELECT text, text AS "\x1b[31m" FROM feedback']) == 0
+    out = capfd.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert r"\x1b[2J\x1b]0;owned\x07 \u202egnp.exe" in out
+
+
+def test_a_long_result_says_that_it_was_cut(store: Path, capfd: pytest.CaptureFixture[str]):
+    assert main(["sql", "--store", str(store), "SELECT step FROM steps ORDER BY step"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:4] == ["step", "────", "   0", "   1"]
+    assert lines[-2:] == [" 199", "the first 200 rows; --json prints all, LIMIT and OFFSET choose others"]
+
+
+def test_a_mistake_is_one_line_and_exit_2(store: Path, capfd: pytest.CaptureFixture[str]):
+    assert main(["sql", "--store", str(store), "--json", "SELECT nope FROM turns"]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith('roundhouse sql: Binder Error: Referenced column "nope" not found')
+    assert main(["sql", "--store", str(store)]) == 2
+    assert main(["sql", "--store", str(store.parent), "SELECT 1"]) == 2
+    assert main(["sql", "--store", str(store / "missing"), "SELECT 1"]) == 2
+    assert capfd.readouterr().err.count("\n") == 3
+
+
+def test_a_table_fits_the_width_it_is_given():
+    rows = [["1", "x" * 100, "日本語" * 10], ["22", "y", "z"]]
+    lines = list(grid_lines(["n", "long", "wide"], rows, [True, False, False], 40))
+    assert lines == [
+        " n  long               wide",
+        "──  ─────────────────  ─────────────────",
+        " 1  xxxxxxxxxxxxxxxx…  日本語日本語日本…",
+        "22  y                  z",
+    ]
+
+
+def test_many_columns_are_shown_one_value_a_line():
+    names = [f"column_{n}" for n in range(20)]
+    lines = list(grid_lines(names, [[f"value {n} " + "x" * 50 for n in range(20)]], [False] * 20, 30))
+    assert lines[0] == "─ row 1 " + "─" * 22
+    assert lines[1] == "column_0   value 0 xxxxxxxxxx…"
+    assert len(lines) == 21
+
+
+def test_describe_prints_every_column_of_a_table(capsys: pytest.CaptureFixture[str]):
+    assert main(["sql", "--describe", "routes"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[:2] == [
+        "routes: Where a tenant's new sessions go: one adapter version and its weight.",
+        "  tenant   str. The tenant.",
+    ]
+    assert main(["sql", "--describe", "nope"]) == 2
+
+
+def test_describe_as_json_covers_every_table(capfd: pytest.CaptureFixture[str]):
+    assert main(["sql", "--describe", "--json"]) == 0
+    columns = json.loads(capfd.readouterr().out)
+    assert {"table": "routes", "column": "tenant", "type": "str", "meaning": "The tenant."} in columns
+    assert {column["table"] for column in columns} >= {"turns", "versions", "audit"}
+
+
+def test_export_says_what_it_wrote(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    to = tmp_path / "log.jsonl"
+    assert main(["export", "--store", str(store), "--to", str(to)]) == 0
+    captured = capfd.readouterr()
+    assert captured.out == f"{to}: 1 feedback, 250 steps, 1 events\n"
+    assert captured.err.splitlines() == ["feedback: 1 rows", "steps: 250 rows", "events: 1 rows"]
+    assert main(["export", "--store", str(store), "--to", str(to)]) == 2
+    assert capfd.readouterr().err == (
+        f"roundhouse export: {to}: exists already; choose another name, or --force to replace it\n"
+    )
+    assert main(["export", "--store", str(store), "--to", str(to), "--force"]) == 0

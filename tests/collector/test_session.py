@@ -10,7 +10,7 @@ from collector.conversation import Reply, ToolCall
 from collector.records import ChatRequest
 from collector.session import KnownTurn, Session
 
-CASES = Path("/work/shared/cases")
+CASES = Path(__file__).parents[3] / "shared" / "cases"
 SYSTEM = {"role": "system", "content": "Be brief."}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 

@@ -41,7 +41,7 @@ class VersionSpan(Record, frozen=True, kw_only=True):
 
 
 class ChatRequest(Record, frozen=True, kw_only=True):
-    """What the client asked, in chat form. JSON values as received, after redaction."""
+    """What the client asked, in chat form. JSON values as received."""
 
     messages: list[dict[str, object]]
     """The conversation: role, content, tool_calls and so on, as the client sent it."""
@@ -66,8 +66,6 @@ class Turn(Record, frozen=True, kw_only=True):
     """How the turn stands to the earlier ones, as believed at capture; a declared event wins later."""
     break_kind: str | None = None
     """For `link` = break: what changed, in the words of the prefix-break check."""
-    retry_of: str | None = None
-    """turn_id of the first attempt at the same request, when this is a retry or a fallback."""
     task_id: str | None = None
     """The task the session works on, when the client says so."""
     group_id: str | None = None
@@ -83,7 +81,7 @@ class Turn(Record, frozen=True, kw_only=True):
     api: Api
     """Wire shape the client spoke."""
     client: str | None = None
-    """User agent of the client, without secrets."""
+    """User agent of the client, as it sent it."""
     purpose: Purpose = "traffic"
     """Only traffic and canary are trained."""
     started_at: datetime
@@ -201,7 +199,7 @@ class Feedback(Record, frozen=True, kw_only=True):
     value: float | None = None
     """Higher is better; the scale belongs to the kind."""
     text: str | None = None
-    """Free text, after redaction."""
+    """Free text, as received."""
     source: str | None = None
     """What posted it: a user interface, a test run, a judge model."""
     user_hash: str | None = None

@@ -1,6 +1,7 @@
 """roundhouse.toml: one section per package, every field with a default."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,10 +20,20 @@ class RoundhouseConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`[engine]`."""
 
 
-def load_config(path: Path | None) -> RoundhouseConfig:
-    """Reads the file; the defaults when none is given. An unknown key or a wrong type is one clear line."""
+DEFAULT_FILE = Path("roundhouse.toml")
+"""What is read when no file is named, if it is there."""
+
+
+def load_config(path: Path | None, *, say: Callable[[str], None] = lambda _: None) -> RoundhouseConfig:
+    """Reads the file named, else ./roundhouse.toml; the defaults without either. What is wrong in it is one line.
+
+    `say` is told of a file that nobody named.
+    """
     if path is None:
-        return RoundhouseConfig()
+        if not DEFAULT_FILE.exists():
+            return RoundhouseConfig()
+        path = DEFAULT_FILE
+        say(f"settings from {path.absolute()}")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

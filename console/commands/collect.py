@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for a free one (8000)")
     parser.add_argument("--ready-file", type=Path, metavar="FILE", help="gets the URL once the collector listens")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="roundhouse.toml; its [collector] section is read")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings (./roundhouse.toml if there)")
     parser.add_argument("--new-key", metavar="TENANT", help="print a new API key for a tenant, and do nothing else")
 
 
@@ -34,7 +34,11 @@ def run(args: argparse.Namespace) -> int:
 
     if args.engine is None:
         raise UserError("--engine is missing; give the engine's URL, such as http://127.0.0.1:30000")
-    whole = load_config(args.config)
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    whole = load_config(args.config, say=say)
     config = whole.collector
     given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
     config = msgspec.structs.replace(config, **given)
@@ -49,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             write_ready_file(args.ready_file, url)
 
     engine = msgspec.structs.replace(whole.engine, model=args.model or whole.engine.model)
-    model = Path(find_model(engine, lambda line: print(line, file=sys.stderr, flush=True)))
+    model = Path(find_model(engine, say))
     run_collector(config, engine_url=args.engine, model=model, store=args.store, announce=announce)
     return 0
 
@@ -60,5 +64,7 @@ def _print_new_key(tenant: str) -> int:
     check_tenant(tenant)
     key = new_key()
     print(f"key, shown once: {key}")
-    print(f'add to roundhouse.toml:\n\n[collector.keys]\n{sha256_of(key)} = "{tenant}"')
+    print(
+        f'add to roundhouse.toml, which is read from the current folder or from --config:\n\n[collector.keys]\n{sha256_of(key)} = "{tenant}"'
+    )
     return 0

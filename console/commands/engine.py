@@ -9,7 +9,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments; what is not given comes from the file, or is the default named here."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="roundhouse.toml; its [engine] section is read")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings (./roundhouse.toml if there)")
     parser.add_argument("--model", help="folder of a model (default: smollm2-135m, fetched once)")
     parser.add_argument("--served-name", metavar="NAME", help="name that clients use (default: the --model text)")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from console.config import load_config
     from trainer.config import EngineConfig
 
-    values = msgspec.structs.asdict(load_config(args.config).engine)
+    values = msgspec.structs.asdict(load_config(args.config, say=_say).engine)
     values |= {name: value for name, value in vars(args).items() if name in values and value is not None}
     values["adapters"] = values["adapters"] | _adapters(args.adapter)
     try:
@@ -68,4 +68,4 @@ def _adapters(given: list[str]) -> dict[str, str]:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr if line.startswith("loading") else sys.stdout, flush=True)
+    print(line, file=sys.stderr if line.startswith(("loading", "settings")) else sys.stdout, flush=True)

@@ -1,6 +1,7 @@
 """The demo's child processes: started, waited for until they listen, and always stopped."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -27,7 +28,8 @@ class Child:
         self.name = NAMES[command]
         self.log = folder / f"{command}.log"
         self._ready = folder / f"{command}.ready"
-        words = [command, *arguments, "--port", "0", "--ready-file", str(self._ready)]
+        # Not the settings of whoever runs the demo: their keys and names are for their own collector.
+        words = [command, *arguments, "--config", os.devnull, "--port", "0", "--ready-file", str(self._ready)]
         with open(self.log, "wb") as out:
             # A session of its own: Ctrl-C reaches the demo alone, which then stops the children in order.
             self._process = subprocess.Popen(

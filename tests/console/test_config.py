@@ -9,7 +9,8 @@ from collector.errors import UserError
 from console.config import RoundhouseConfig, load_config
 
 
-def test_without_a_file_everything_is_at_its_default() -> None:
+def test_without_a_file_everything_is_at_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert load_config(None) == RoundhouseConfig(collector=CollectorConfig())
 
 
@@ -37,3 +38,22 @@ def test_a_wrong_file_is_one_line_that_names_the_key(tmp_path: Path, text: str, 
     with pytest.raises(UserError, match=line) as raised:
         load_config(path)
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_in_the_current_folder_is_read_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("roundhouse.toml").write_text("[collector]\nport = 9000\n[engine]\nthreads = 2\n")
+    said: list[str] = []
+    config = load_config(None, say=said.append)
+    assert (config.collector.port, config.engine.threads) == (9000, 2)
+    assert said == [f"settings from {tmp_path / 'roundhouse.toml'}"]
+
+
+def test_a_file_that_is_named_stands_before_the_one_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("roundhouse.toml").write_text("[collector]\nport = 9000\n")
+    other = tmp_path / "other.toml"
+    other.write_text("")
+    assert load_config(other, say=pytest.fail) == RoundhouseConfig()

@@ -64,7 +64,6 @@ def _print_new_key(tenant: str) -> int:
     check_tenant(tenant)
     key = new_key()
     print(f"key, shown once: {key}")
-    print(
-        f'add to roundhouse.toml, which is read from the current folder or from --config:\n\n[collector.keys]\n{sha256_of(key)} = "{tenant}"'
-    )
+    print("add to roundhouse.toml, in the folder the collector starts in or given by --config:")
+    print(f'\n[collector.keys]\n{sha256_of(key)} = "{tenant}"')
     return 0

@@ -97,7 +97,7 @@ def _check_importable(python: str) -> None:
         raise UserError(f"--sglang-python {python}: cannot be run: {error}") from error
     if not found:
         raise UserError(
-            f"{python} has no sglang; install the sglang extra there (pip install 'roundhouse[sglang]'), or give the "
+            f"{python} has no sglang; install the sglang extra there (pip install '.[sglang]'), or give the "
             "interpreter of an environment that has it with --sglang-python"
         )
 

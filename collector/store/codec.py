@@ -9,6 +9,7 @@ JSON values are their UTF-8 text.
 # (pyarrow carries no types)
 
 import operator
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -45,6 +46,8 @@ _STORED_TYPES: dict[Kind, Any] = {
     Kind.SPANS: list[tuple[str, Int32, Int32]],
 }
 _DTYPES: dict[Kind, np.dtype[Any]] = {Kind.IDS: IDS, Kind.MASK: MASK, Kind.FLOATS: FLOATS}
+UNSTORABLE = (TypeError, ValueError, OverflowError, KeyError, AttributeError, struct.error, msgspec.MsgspecError)
+"""What the stored form of a value that a column cannot hold raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PACK_FROM_BYTES = 4_000
@@ -86,6 +89,21 @@ def seal_row(table: str, seq: int, values: Sequence[Any]) -> StoredRow:
         if len(packed) < len(plain) * 0.9:
             return StoredRow(seq, 1, crc, packed)
     return StoredRow(seq, 0, crc, plain)
+
+
+def unstorable_fields(record: Record) -> dict[str, object]:
+    """The fields whose values their columns cannot hold, and what can stand there in their place: nothing."""
+    fields = msgspec.structs.fields(type(record))
+    columns = record_columns(TABLE_OF[type(record)])
+    found: dict[str, object] = {}
+    for field, column in zip(fields, columns, strict=True):
+        value = getattr(record, field.name)
+        try:
+            _pack_plain(msgspec.convert(_CONVERTERS.get(column.kind, lambda same: same)(value), _stored_type(column)))
+        except UNSTORABLE:
+            if value is not None and (column.nullable or isinstance(value, list)):
+                found[field.name] = None if column.nullable else []
+    return found
 
 
 def open_row(row: StoredRow) -> list[Any] | None:
@@ -154,12 +172,16 @@ def _json_indexes(table: str) -> tuple[int, ...]:
     return tuple(index for index, column in enumerate(stored_columns(table)) if column.kind is Kind.JSON)
 
 
+def _stored_type(column: Column) -> Any:
+    solid: Any = Literal[column.choices] if column.choices else _STORED_TYPES[column.kind]
+    return Optional[solid] if column.nullable else solid  # noqa: UP045
+
+
 @cache
 def _stored_struct(table: str) -> type[msgspec.Struct]:
     fields: list[tuple[str, Any]] = []
     for column in stored_columns(table):
-        solid: Any = Literal[column.choices] if column.choices else _STORED_TYPES[column.kind]
-        fields.append((f"c_{column.name}", Optional[solid] if column.nullable else solid))  # noqa: UP045
+        fields.append((f"c_{column.name}", _stored_type(column)))
     return msgspec.defstruct(f"Stored_{table}", fields, array_like=True, frozen=True)
 
 

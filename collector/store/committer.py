@@ -4,20 +4,18 @@
 # (pyarrow carries no types)
 
 import sqlite3
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from collector.config import StoreConfig
-from collector.errors import StoreError
+from collector.errors import RecordRefused, StoreError
 from collector.records import Record, Turn
-from collector.store.codec import TABLE_OF, StoredRow, plain_values, seal_row
+from collector.store.codec import TABLE_OF, UNSTORABLE, StoredRow, plain_values, seal_row
 from collector.store.delta import PrefixCache
 from collector.store.journal import Journal
 from collector.store.sealer import HotCount
@@ -25,7 +23,6 @@ from collector.store.segments import Hook
 from collector.store.startup import Opened
 
 _PROBE_S = 1.0
-_UNSTORABLE = (TypeError, ValueError, OverflowError, KeyError, AttributeError, struct.error, msgspec.MsgspecError)
 _CHECKPOINT_BYTES = 16 * 2**20
 
 
@@ -66,6 +63,8 @@ class Committer:
         """Why commits fail now."""
         self.failed_total = 0
         """Records refused since the start."""
+        self.failed_checkpoints_total = 0
+        """Times the write-ahead log could not be moved into the database; it grows meanwhile."""
         self.queued = 0
         """Records put and not yet answered."""
         self.room = threading.Condition()
@@ -176,10 +175,11 @@ class Committer:
         for job in batch:
             try:
                 table, row = self._encode(job.record, seq + 1)
-            except _UNSTORABLE as error:
+            except UNSTORABLE as error:
                 if isinstance(job.record, Turn):
                     self.prefixes.drop(job.record.turn_id)
-                self._refuse([job], f"{type(job.record).__name__} cannot be stored: {error}; correct the record")
+                name = type(job.record).__name__
+                self._refuse([job], f"{name} cannot be stored: {error}; correct the record", RecordRefused)
                 continue
             seq += 1
             rows.setdefault(table, []).append(row)
@@ -232,6 +232,7 @@ class Committer:
             self._journal.checkpoint()
         except sqlite3.Error:
             # The records are durable in the write-ahead log; a full disk shows itself at the next commit.
+            self.failed_checkpoints_total += 1
             return
         self._unchecked_bytes = 0
 
@@ -241,11 +242,11 @@ class Committer:
         values = self.prefixes.values(record, seq) if isinstance(record, Turn) else plain_values(record, table)
         return table, seal_row(table, seq, values)
 
-    def _refuse(self, jobs: Sequence[_Append], reason: str) -> None:
+    def _refuse(self, jobs: Sequence[_Append], reason: str, kind: type[StoreError] = StoreError) -> None:
         self.failed_total += len(jobs)
         self._release(len(jobs))
         for job in jobs:
-            job.future.set_exception(StoreError(reason))
+            job.future.set_exception(kind(reason))
 
     def _release(self, count: int) -> None:
         with self.room:

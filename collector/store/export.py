@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collector.errors import UserError
 from collector.records import REGISTRY_TABLES, TABLES
 from collector.store.json_lines import json_lines
 from collector.store.reader import Reader, Snapshot
@@ -25,11 +26,16 @@ EXPORTED = (*TABLES, *REGISTRY_TABLES)
 
 
 def export_store(store: Path, to: Path, *, force: bool, on_rows: OnRows) -> Sequence[str]:
-    """Writes one snapshot to `to`: a `.jsonl`, a `.duckdb`, or else a folder of Parquet files.
+    """Writes one snapshot to `to`: a `.jsonl`, a `.duckdb`, or, without a suffix, a folder of Parquet files.
 
     Returns what could not be read of the store, a line each.
     """
-    write = {".jsonl": _write_json_lines, ".duckdb": _write_duckdb}.get(to.suffix, _write_parquet)
+    write = {".jsonl": _write_json_lines, ".duckdb": _write_duckdb, "": _write_parquet}.get(to.suffix)
+    if write is None:
+        raise UserError(
+            f"{to}: no export ends in {to.suffix}, expected FILE.jsonl, FILE.duckdb, or a name without a suffix for a "
+            "folder of Parquet files"
+        )
     owned = [f"{table}.parquet" for table in EXPORTED]
     with Reader(store).snapshot() as snapshot, replacing(to, force=force, owned=owned) as fresh:
         write(_Source(snapshot, registry_tables(store), on_rows), fresh)
@@ -41,6 +47,11 @@ class _Source:
         self._snapshot = snapshot
         self._registry = registry
         self._on_rows = on_rows
+
+    @property
+    def refusal(self) -> UserError | None:
+        """Why a read of the store ended early."""
+        return self._snapshot.refusal
 
     def schema(self, table: str) -> pa.Schema:
         """The record's columns, then `writer` and `seq`; the checksum is of the stored form and stays behind."""
@@ -76,6 +87,14 @@ def _write_parquet(source: _Source, path: Path) -> None:
 
 
 def _write_duckdb(source: _Source, path: Path) -> None:
+    try:
+        _fill_duckdb(source, path)
+    except duckdb.OperationalError as error:
+        # The first line is the cause; what follows is about transactions, or the stack.
+        raise OSError(str(error).partition("\n")[0]) from error
+
+
+def _fill_duckdb(source: _Source, path: Path) -> None:
     with duckdb.connect(path, config={"memory_limit": _DUCKDB_MEMORY}) as connection:
         for table in EXPORTED:
 
@@ -84,5 +103,10 @@ def _write_duckdb(source: _Source, path: Path) -> None:
                 return source.batches(table, columns)
 
             connection.register("exported", TableScan(source.schema(table), read))
-            connection.execute(f"CREATE TABLE {table} AS FROM exported")
+            try:
+                connection.execute(f"CREATE TABLE {table} AS FROM exported")
+            except duckdb.Error as error:
+                if source.refusal is not None:
+                    raise source.refusal from error
+                raise
             connection.unregister("exported")

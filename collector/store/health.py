@@ -72,9 +72,10 @@ def inspect_journal(layout: Layout, writer: str) -> Health:
         return Health({}, [], [], [], [], 0, mark, [Fault(where, str(error), "readable pages", _SALVAGE)])
     finally:
         db.close()
-    health = Health(hot, segments, tombstones, losses, retired, last, mark, [*faults, *damaged])
-    health.faults.extend(_tail_faults(health, where))
-    return health
+    counted = sum(map(len, hot.values())) + len(tombstones) + sum(segment.row_count for segment in segments)
+    counted += sum(loss.hi - loss.lo + 1 for loss in losses)
+    tail = tail_faults(where, mark=mark, last_seq=last, counted=counted)
+    return Health(hot, segments, tombstones, losses, retired, last, mark, [*faults, *damaged, *tail])
 
 
 def _page_faults(db: sqlite3.Connection, where: str) -> list[Fault]:
@@ -95,19 +96,17 @@ def _hot_seqs(db: sqlite3.Connection, where: str) -> tuple[dict[str, list[int]],
     return hot, faults
 
 
-def _tail_faults(health: Health, where: str) -> list[Fault]:
+def tail_faults(where: str, *, mark: int | None, last_seq: int, counted: int) -> list[Fault]:
+    """What a journal lacks of the records it gave out: up to its mark, and one for each seq."""
     faults: list[Fault] = []
-    if health.mark is None and health.last_seq:
-        mark = where.replace(".sqlite", ".mark")
-        faults.append(Fault(mark, "no readable mark", "the acknowledged high-water mark", "it is written anew"))
-    if health.mark is not None and health.mark > health.last_seq:
-        found = f"the last record is {health.last_seq}, so the tail is lost"
-        faults.append(Fault(where, found, f"record {health.mark}, which was acknowledged", _SALVAGE))
-    counted = sum(map(len, health.hot.values())) + len(health.tombstones)
-    counted += sum(segment.row_count for segment in health.segments)
-    counted += sum(loss.hi - loss.lo + 1 for loss in health.losses)
-    if counted != health.last_seq:
-        faults.append(Fault(where, f"{counted} records", f"{health.last_seq}, one for each seq", _SALVAGE))
+    if mark is None and last_seq:
+        mark_file = where.replace(".sqlite", ".mark")
+        faults.append(Fault(mark_file, "no readable mark", "the acknowledged high-water mark", "it is written anew"))
+    if mark is not None and mark > last_seq:
+        found = f"the last record is {last_seq}, so the tail is lost"
+        faults.append(Fault(where, found, f"record {mark}, which was acknowledged", _SALVAGE))
+    if counted != last_seq:
+        faults.append(Fault(where, f"{counted} records", f"{last_seq}, one for each seq", _SALVAGE))
     return faults
 
 

@@ -61,7 +61,20 @@ def read_rows(connection: sqlite3.Connection, record: type[R], **equal: object) 
     rows = connection.execute(
         f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {_ORDER[table]}", tuple(equal.values())
     )
-    return [msgspec.convert(_decoded(dict(zip(columns, row, strict=True))), record) for row in rows]
+    return [_record(table, dict(zip(columns, row, strict=True)), record) for row in rows]
+
+
+# Any: SQLite's values before they are checked against the record.
+def _record(table: str, row: dict[str, Any], record: type[R]) -> R:
+    named = ", ".join(f"{name} {row[name]!r}" for name in _ORDER[table].split(", ") if name in row)
+    try:
+        return msgspec.convert(_decoded(row), record)
+    # Beside what is no record: a time that no calendar has, and text that is no UTF-8.
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, OSError, RecursionError) as error:
+        raise StoreError(
+            f"{FILE_NAME}: the row of {table} with {named} cannot be read ({error}); expected it as it was written; "
+            "correct the row or restore the file from a copy"
+        ) from error
 
 
 # Any: SQLite's values before they are checked against the record.

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from collector.errors import UserError
@@ -19,6 +19,8 @@ def replacing(target: Path, *, force: bool, owned: Collection[str]) -> Generator
     """
     _check_free(target, force=force, owned=owned)
     fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    # Left by a process that was killed and had this one's id, as in a container.
+    _remove(fresh)
     try:
         yield fresh
         _sync(fresh)
@@ -55,4 +57,6 @@ def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     for left in (path, path.with_name(path.name + ".wal")):
-        left.unlink(missing_ok=True)
+        # Where nothing can be deleted nothing could be written, and the error that says so is under way.
+        with suppress(OSError):
+            left.unlink()

@@ -42,20 +42,17 @@ def write_schema_file(layout: Layout, table: str) -> None:
     """Writes the table's zero-row file when it is not there or has other columns."""
     path = layout.schema_file(table)
     wanted = stored_schema(table)
-    if path.exists():
-        try:
-            if pq.read_schema(path).equals(wanted):
-                return
-        except (OSError, pa.ArrowException):
-            pass
-    write_durably(path, _parquet(table, wanted.empty_table()), no_hook)
+    if not _has_schema(path, wanted):
+        write_durably(path, _parquet(table, wanted.empty_table()), no_hook)
 
 
-def write_durably(path: Path, content: memoryview | bytes, hook: Hook) -> None:
-    """Puts a file in place in one step that survives a power loss."""
+def write_durably(path: Path, content: memoryview | bytes, hook: Hook, *, mode: int | None = None) -> None:
+    """Puts a file in place in one step that survives a power loss; `mode` is what its content is written under."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -72,6 +69,14 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _has_schema(path: Path, wanted: pa.Schema) -> bool:
+    try:
+        return pq.read_schema(path).equals(wanted)
+    except (OSError, pa.ArrowException):
+        # Not there, or damaged: it holds no row, so it is written anew.
+        return False
 
 
 def _parquet(table: str, rows: pa.Table) -> memoryview:

@@ -5,31 +5,25 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from collector.errors import StoreError
 from collector.records import TABLES
 from collector.store import codec
 from collector.store.codec import StoredRow
-from collector.store.columns import Column, Kind, record_schema, stored_schema
+from collector.store.columns import record_schema, stored_schema
 from collector.store.journal import Segment
 from collector.store.layout import Layout, SegmentName
 from collector.store.rebuild import Kept, Rebuilder
+from collector.store.segment_rows import SegmentRows
+from collector.store.turn_columns import NEEDED, kept_rows, made_whole, split_by_tokens
 
-_DELTAS = ("prefix_seq", "prompt_prefix_tokens", "new_prompt_ids")
-_REQUEST_DELTAS = ("request_prefix_messages", "new_messages", "request_rest")
-_NEEDED = {
-    "prompt_ids": ("session_id", "completion_ids", *_DELTAS, "writer", "seq"),
-    "request": ("session_id", "completion_ids", *_DELTAS, *_REQUEST_DELTAS, "writer", "seq"),
-}
-_BATCH_TOKENS = 2**24
-_BATCH_ROWS = 1024
-_IDS = Column("ids", Kind.IDS, False)
+_REBUILT = ("prompt_ids", "request")
+_JUDGED = ("trainable", "untrainable_reason")
 
 
 class HotRows(NamedTuple):
@@ -43,13 +37,23 @@ class Snapshot:
     """A store at one moment. It holds no lock; closing it frees the hot rows."""
 
     def __init__(
-        self, layout: Layout, segments: list[Segment], hot: dict[str, list[HotRows]], damage: list[str]
+        self,
+        layout: Layout,
+        segments: list[Segment],
+        hot: dict[str, list[HotRows]],
+        damage: list[str],
+        *,
+        prompts_at_risk: bool,
     ) -> None:
         self._layout = layout
         self._segments = segments
+        self._sealed = SegmentRows(layout)
         self._raw = hot
         self._hot: dict[str, list[pa.Table]] = {}
         self._damage = damage
+        self._prompts_at_risk = prompts_at_risk
+        self.refusal: StoreError | None = None
+        """Why a read ended early; DuckDB, when it reads, would pass it on as the text of a traceback."""
 
     def __enter__(self) -> "Snapshot":
         return self
@@ -111,18 +115,29 @@ class Snapshot:
     ) -> Iterator[pa.RecordBatch]:
         """The same rows in batches of bounded size, for tables that do not fit in memory."""
         schema = self._output_schema(table, columns)
-        rebuilt = [name for name in ("prompt_ids", "request") if table == "turns" and name in schema.names]
-        needed = {name for name in schema.names if name not in rebuilt}
-        needed |= {part for name in rebuilt for part in _NEEDED[name]}
-        wanted = {"session_id": session_id, "turn_id": turn_id}
+        of_turns = set(schema.names) if table == "turns" else set[str]()
+        rebuilt = of_turns.intersection(_REBUILT)
+        # Whether a turn may be trained on hangs on its prompt, which nothing but damage takes away.
+        if self._prompts_at_risk and of_turns.intersection(_JUDGED):
+            rebuilt.add("prompt_ids")
+        needed = {*schema.names, *(part for name in {*rebuilt, *of_turns} for part in NEEDED.get(name, ()))}
+        filters = self._filters(table, session_id=session_id, turn_id=turn_id)
+        rebuilder = Rebuilder(lambda writer, seq, session: self._kept(writer, seq, session, "request" in rebuilt))
+        try:
+            for stored in self._stored(table, needed, filters):
+                for part in split_by_tokens(stored) if rebuilt else [stored]:
+                    made = made_whole(part, schema.names, rebuilder, self._damage) if rebuilt else {}
+                    yield _exposed(part, schema, made)
+        except StoreError as error:
+            self.refusal = error
+            raise
+
+    def _filters(self, table: str, **wanted: str | None) -> dict[str, str]:
         filters = {name: value for name, value in wanted.items() if value is not None}
         absent = [name for name in filters if name not in stored_schema(table).names]
         if absent:
             raise StoreError(f"table {table}: has no {absent[0]} to filter by, expected a table with that column")
-        rebuilder = Rebuilder(lambda writer, seq, session: self._kept(writer, seq, session, "request" in rebuilt))
-        for stored in self._stored(table, needed, filters):
-            for part in _split_by_tokens(stored) if rebuilt else [stored]:
-                yield _exposed(part, schema, rebuilt, rebuilder, self._damage)
+        return filters
 
     def _output_schema(self, table: str, columns: Sequence[str] | None) -> pa.Schema:
         full = self.schema(table)
@@ -144,23 +159,10 @@ class Snapshot:
         hot = {rows["writer"][0].as_py(): rows for rows in self._hot_tables(table) if rows.num_rows}
         for writer in dict.fromkeys([*by_writer, *hot]):
             for segment in sorted(by_writer.get(writer, ()), key=lambda segment: segment.lo):
-                for rows in self._row_groups(segment, names, filters):
+                for rows in self._sealed.groups(segment, names, filters):
                     yield rows.select(names)
             if writer in hot:
                 yield _filtered(hot[writer], filters).select(names)
-
-    def _row_groups(self, segment: Segment, names: list[str], filters: dict[str, str]) -> Iterator[pa.Table]:
-        path = self._path(segment)
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                for group in range(file.num_row_groups):
-                    if not filters or _may_hold(file.metadata.row_group(group), filters):
-                        rows = file.read_row_group(group, columns=[*dict.fromkeys([*names, *filters])])
-                        yield _filtered(rows, filters)
-        except FileNotFoundError as error:
-            raise StoreError(f"{path}: gone since the snapshot, expected it to stay for readers; read again") from error
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"{path}: {error}, expected a whole segment; run roundhouse verify") from error
 
     def _hot_tables(self, table: str) -> list[pa.Table]:
         if table not in self._hot:
@@ -171,10 +173,10 @@ class Snapshot:
 
     def _kept(self, writer: str, upto: int, session_id: str, request: bool) -> dict[int, Kept]:
         """What the turns of one session and journal keep, up to a seq."""
-        needed = {*_NEEDED["request" if request else "prompt_ids"]}
+        needed = {*NEEDED["request" if request else "prompt_ids"]}
         found: dict[int, Kept] = {}
         for rows in self._stored("turns", needed, {"session_id": session_id}):
-            for of_writer, seq, kept in _kept_rows(rows):
+            for of_writer, seq, kept in kept_rows(rows):
                 if of_writer == writer and seq <= upto:
                     found[seq] = kept
         return found
@@ -206,73 +208,9 @@ def _filtered(rows: pa.Table, filters: dict[str, str]) -> pa.Table:
     return rows
 
 
-def _may_hold(group: Any, filters: dict[str, str]) -> bool:
-    """Whether a row group's statistics allow it to hold the wanted values."""
-    for index in range(group.num_columns):
-        column = group.column(index)
-        value = filters.get(column.path_in_schema)
-        statistics = column.statistics if value is not None else None
-        if statistics is not None and statistics.has_min_max and not statistics.min <= value <= statistics.max:
-            return False
-    return True
-
-
-def _split_by_tokens(rows: pa.Table) -> Iterator[pa.Table]:
-    """Slices whose rebuilt prompts and requests stay within bounds."""
-    added = pc.list_value_length(rows["new_prompt_ids"]).to_numpy()
-    lengths = rows["prompt_prefix_tokens"].to_numpy() + added
-    starts = [0]
-    held = 0
-    for index, length in enumerate(lengths.tolist()):
-        if index - starts[-1] >= _BATCH_ROWS or (held and held + length > _BATCH_TOKENS):
-            starts.append(index)
-            held = 0
-        held += length
-    for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
-        yield rows.slice(start, end - start)
-
-
-def _kept_rows(rows: pa.Table) -> Iterator[tuple[str, int, Kept]]:
-    names = rows.schema.names
-
-    def text(name: str) -> list[Any]:
-        return rows[name].cast(pa.binary()).to_pylist() if name in names else [None] * rows.num_rows
-
-    counts = rows["request_prefix_messages"].to_pylist() if "request_prefix_messages" in names else text("-")
-    kept = zip(
-        rows["session_id"].to_pylist(),
-        rows["prefix_seq"].to_pylist(),
-        rows["prompt_prefix_tokens"].to_pylist(),
-        codec.column_bytes(_IDS, rows["new_prompt_ids"]),
-        codec.column_bytes(_IDS, rows["completion_ids"]),
-        counts,
-        text("new_messages"),
-        text("request_rest"),
-        strict=True,
-    )
-    for writer, seq, values in zip(rows["writer"].to_pylist(), rows["seq"].to_pylist(), kept, strict=True):
-        yield writer, seq, Kept(*values)
-
-
-def _exposed(
-    rows: pa.Table, schema: pa.Schema, rebuilt: list[str], rebuilder: Rebuilder, damage: list[str]
-) -> pa.RecordBatch:
-    made: dict[str, pa.Array] = {}
-    if rebuilt:
-        wholes = [rebuilder.whole(writer, seq, kept) for writer, seq, kept in _kept_rows(rows)]
-        for (writer, seq), whole in zip(_places(rows), wholes, strict=True):
-            line = f"record {seq} of {writer}: the turn its prompt extends is lost; its prompt is null"
-            if whole is None and line not in damage:
-                damage.append(line)
-        made["prompt_ids"] = codec.list_array(_IDS, [whole.prompt if whole else None for whole in wholes])
-        requests = [whole.request() if whole else None for whole in wholes]
-        made["request"] = pa.array(requests, pa.binary()).cast(pa.string())
+def _exposed(rows: pa.Table, schema: pa.Schema, made: dict[str, pa.Array]) -> pa.RecordBatch:
     arrays = [
-        made[field.name] if field.name in rebuilt else rows[field.name].combine_chunks().cast(field.type)
+        made[field.name] if field.name in made else rows[field.name].combine_chunks().cast(field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _places(rows: pa.Table) -> Iterator[tuple[str, int]]:
-    return zip(rows["writer"].to_pylist(), rows["seq"].to_pylist(), strict=True)

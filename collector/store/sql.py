@@ -61,7 +61,7 @@ def run_query(store: Path, query: str, *, memory_limit: str = "25%") -> Generato
                 damage=lambda: list(dict.fromkeys(snapshot.damage)),
             )
         except duckdb.Error as error:
-            raise UserError(_one_line(error)) from error
+            raise snapshot.refusal or UserError(_one_line(error)) from error
 
 
 @contextmanager

@@ -102,6 +102,9 @@ class _Found(NamedTuple):
 def _look(layout: Layout, writer: str, faults: list[Fault]) -> _Found:
     files = orphans(layout, writer, set())
     health = inspect_journal(layout, writer)
+    if not health.hot:
+        # Not readable, though a repair may have come between the two looks.
+        faults = [*faults, *(fault for fault in health.faults if fault not in faults)]
     checked = [(segment, check_segment(layout, segment)) for segment in health.segments]
     faults = [*faults, *(check.fault for _, check in checked if check.fault is not None)]
     counts = Counter(seq for seqs in health.hot.values() for seq in seqs)
@@ -122,18 +125,23 @@ def _look(layout: Layout, writer: str, faults: list[Fault]) -> _Found:
     faults += [
         Fault(str(path.relative_to(layout.root)), "an orphan", "only files of the catalogue", action) for path in strays
     ]
-    faults += _broken_chains(layout, writer, checked, lost.union(missing, health.tombstones))
+    try:
+        hot = _hot_turn_keys(layout, writer) if health.hot.get("turns") else {}
+    except sqlite3.Error as error:
+        faults.append(Fault(where, str(error), "readable turns", "run verify again"))
+        return _Found(health, checked, missing, strays, faults)
+    faults += _broken_chains(where, checked, hot, lost.union(missing, health.tombstones))
     return _Found(health, checked, missing, strays, faults)
 
 
 def _broken_chains(
-    layout: Layout, writer: str, checked: list[tuple[Segment, CheckedSegment]], gone: set[int]
+    where: str, checked: list[tuple[Segment, CheckedSegment]], hot: dict[int, TurnKeys], gone: set[int]
 ) -> list[Fault]:
     """Turns whose prompt extends one that is gone or has another length."""
     turns: dict[int, TurnKeys] = {}
     for _, check in checked:
         turns |= check.turns
-    turns |= _hot_turn_keys(layout, writer)
+    turns |= hot
     broken: list[int] = []
     for seq in sorted(turns):
         before = turns[seq].prefix_seq
@@ -147,18 +155,13 @@ def _broken_chains(
         return []
     cause = "is lost" if gone else "does not fit"
     found = f"the turn that record {ranges_text(broken)} extends {cause}"
-    return [Fault(f"journals/{writer}.sqlite", found, "its tokens", "these prompts read as null")]
+    return [Fault(where, found, "its tokens", "these prompts read as null")]
 
 
 def _hot_turn_keys(layout: Layout, writer: str) -> dict[int, TurnKeys]:
-    try:
-        db = open_for_reading(layout.journal(writer))
-    except sqlite3.Error:
-        return {}
+    db = open_for_reading(layout.journal(writer))
     try:
         rows = [(row.seq, row.crc32, codec.open_row(row)) for row in read_hot(db, "turns")]
-    except sqlite3.Error:
-        return {}
     finally:
         db.close()
     return turn_keys(codec.to_arrow("turns", writer, [(s, c, values) for s, c, values in rows if values is not None]))

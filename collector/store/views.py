@@ -3,16 +3,16 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # (pyarrow carries no types)
 
-import os
 from pathlib import Path
 
 import duckdb
 
 from collector.errors import StoreError
 from collector.records import TABLES
-from collector.store.layout import Layout, fsync_folder
+from collector.store.layout import Layout
 from collector.store.reader import Reader
 from collector.store.registry_tables import registry_tables
+from collector.store.replacing import replacing
 
 FILE_NAME = "roundhouse.duckdb"
 """The views' name inside a store."""
@@ -25,22 +25,16 @@ def rebuild_views(store: Path) -> Path:
     The registry's tables are copied in. `turns` has the stored columns: `new_prompt_ids` instead of `prompt_ids`.
     """
     target = store / FILE_NAME
-    fresh = store / f".{FILE_NAME}.{os.getpid()}.tmp"
-    try:
-        _write(store, fresh)
-        os.replace(fresh, target)
-        fsync_folder(store)
-    except (duckdb.Error, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise StoreError(f"{target}: cannot be made ({reason}); check the disk, then run roundhouse verify") from error
-    finally:
-        fresh.unlink(missing_ok=True)
-        fresh.with_name(fresh.name + ".wal").unlink(missing_ok=True)
+    with replacing(target, force=True, owned=()) as fresh:
+        try:
+            _write(store, fresh)
+        except (duckdb.Error, OSError) as error:
+            why = " ".join(str(error).split())
+            raise StoreError(f"{target}: cannot be made ({why}); check the disk, then run roundhouse verify") from error
     return target
 
 
 def _write(store: Path, path: Path) -> None:
-    path.unlink(missing_ok=True)
     layout = Layout(store.absolute())
     with Reader(store).snapshot() as snapshot, duckdb.connect(path) as connection:
         for table in TABLES:

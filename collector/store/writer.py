@@ -120,6 +120,11 @@ class Writer:
         """Records refused since the start."""
         return self._committer.failed_total
 
+    @property
+    def failed_checkpoints_total(self) -> int:
+        """Times since the start that the write-ahead log could not be moved into the database; it grows meanwhile."""
+        return self._committer.failed_checkpoints_total
+
     def _is_full(self) -> bool:
         return self._committer.queued >= self._config.queue_rows
 

@@ -1,7 +1,11 @@
 """An export holds exactly what was written, in each of its three forms."""
 
+import errno
 import os
 import struct
+import subprocess
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.errors import UserError
-from collector.records import REGISTRY_TABLES, TABLES, Turn
+from collector.records import REGISTRY_TABLES, TABLES, Event, Turn
 from collector.store.export import EXPORTED, export_store
 from collector.store.json_lines import RECORD_NAMES, json_lines
 from collector.store.reader import Reader
+from collector.store.replacing import replacing
 from collector.store.writer import Writer
 
 
@@ -148,6 +153,43 @@ def test_a_failed_export_leaves_nothing_behind(small_store: Any, tmp_path: Path)
         with pytest.raises((RuntimeError, duckdb.Error)):
             export_store(small_store.path, tmp_path / name, force=False, on_rows=fail)
     assert os.listdir(tmp_path) == ["store"]
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.jsonl.gz", "log.db"])
+def test_a_suffix_that_no_export_has_is_refused(small_store: Any, tmp_path: Path, name: str):
+    with pytest.raises(UserError, match=r"no export ends in \.\w+, expected FILE\.jsonl, FILE\.duckdb, or a name"):
+        export_store(small_store.path, tmp_path / name, force=True, on_rows=nothing)
+    assert os.listdir(tmp_path) == ["store"]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log", "log.duckdb"])
+def test_a_disk_that_takes_no_more_is_one_line_and_leaves_nothing(tmp_path: Path, name: str):
+    with Writer(tmp_path / "store", "collector") as writer:
+        for _ in range(100):
+            writer.append(Event(at=datetime.now(UTC), kind="alert", text=os.urandom(4000).hex()))
+    # A file of a limited size stands for a full disk: writing more fails in the same places.
+    code = (
+        "import resource, sys; from console.cli import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); sys.exit(main(sys.argv[1:]))"
+    )
+    words = ["export", "--store", str(tmp_path / "store"), "--to", str(tmp_path / name)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    *counts, line = done.stderr.splitlines()
+    assert line.startswith(f"roundhouse export: {tmp_path / name}: ")
+    assert line.endswith("File too large; nothing was written there")
+    assert all(count.endswith(" rows") for count in counts)
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_a_folder_where_nothing_can_be_written_or_deleted_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(path: Path, **_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    said = pytest.raises(UserError, match=r"/log: Read-only file system; nothing was written there$")
+    with said, replacing(tmp_path / "log", force=False, owned=[]) as fresh:
+        refuse(fresh)
 
 
 def test_a_missing_folder_is_one_clear_line(small_store: Any, tmp_path: Path):

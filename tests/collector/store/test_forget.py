@@ -15,7 +15,6 @@ import zstandard
 from collector.config import StoreConfig
 from collector.errors import StoreError
 from collector.records import Event, Feedback, Reward, Score, Turn
-from collector.store import codec
 from collector.store.arrays import FLOATS, IDS, to_bytes
 from collector.store.forget import forget
 from collector.store.reader import Reader
@@ -51,7 +50,7 @@ def traces(store: Path, turns: list[Turn]) -> list[str]:
     """Files that hold a piece of the session: its name, its text, its ids or log-probabilities, plain or packed."""
     needles = [SECRET.encode()]
     for turn in turns:
-        needles += [to_bytes(turn.completion_ids[:4], IDS), codec.plain_values(turn, "turns")[21][:16]]
+        needles += [to_bytes(turn.completion_ids[:4], IDS), to_bytes(turn.sampled_logprobs[:4], FLOATS)]
     found: list[str] = []
     for path in store.rglob("*"):
         if path.is_file():

@@ -2,9 +2,6 @@
 
 import multiprocessing
 import sqlite3
-import statistics
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -245,30 +242,13 @@ def test_a_publisher_sees_who_has_not_acknowledged_a_revision(registry: Registry
         registry.acknowledge("collector", 3)
 
 
-def test_another_connections_change_is_seen_within_200_ms(registry: Registry, tmp_path: Path):
-    seen: list[float] = []
-    changed: list[float] = []
-
-    def poll() -> None:
-        known = registry.revision()
-        while len(seen) < 5:
-            if registry.revision() > known:
-                seen.append(time.monotonic())
-                known = registry.revision()
-            time.sleep(0.02)
-
-    watcher = threading.Thread(target=poll)
-    watcher.start()
+def test_another_connections_change_is_seen_at_the_next_look(registry: Registry, tmp_path: Path):
+    before = registry.revision()
     with Registry(tmp_path) as other:
         revision = 0
         for n in range(5):
             revision = other.replace_routes("acme", [route(0, n + 1.0)], expected_revision=revision, **WHY)
-            changed.append(time.monotonic())
-            while len(seen) == n:
-                time.sleep(0.001)
-    watcher.join(5)
-    # The median, since a machine under load may stop any thread for longer than that.
-    assert statistics.median(at - made for at, made in zip(seen, changed, strict=True)) < 0.2
+            assert registry.revision() == before + n + 1
 
 
 def _register_many(store: Path, worker: int, count: int) -> list[int]:

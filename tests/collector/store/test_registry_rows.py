@@ -2,9 +2,14 @@
 
 import os
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from collector.errors import StoreError
 from collector.store.registry import Registry
 from collector.store.registry_rows import read_audit, read_registry
 
@@ -40,3 +45,30 @@ def test_a_read_only_copy_is_read_with_its_write_ahead_log(tmp_path: Path):
             assert [adapter.adapter for adapter in adapters] == ["bot"]
             assert sorted(path.name for path in Path(copy).iterdir()) == ["registry.sqlite", "registry.sqlite-wal"]
             Path(copy).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE versions SET gate = '{\"passed\":'", "versions with adapter 'bot', version 0"),
+        ("UPDATE versions SET gate = '[1]'", "versions with adapter 'bot', version 0"),
+        ("UPDATE versions SET changed_at = 9223372036854775807", "versions with adapter 'bot', version 0"),
+        ("UPDATE versions SET gate = CAST(x'ff' AS TEXT)", "registry.sqlite"),
+        ("UPDATE audit SET detail = 'no json'", "audit with revision 1"),
+        ("UPDATE audit SET action = 'party'", "audit with revision 1"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_an_error_of_the_store_that_names_it(tmp_path: Path, damage: str, named: str):
+    with Registry(tmp_path) as registry:
+        registry.register_adapter("bot", tenant="acme", base_model="tiny", actor="test", reason="because")
+        with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as other:
+            other.execute("DROP TRIGGER audit_fixed")
+            other.execute(damage)
+            other.commit()
+        read = read_audit if "audit" in damage else read_registry
+        with pytest.raises(StoreError, match=r"registry\.sqlite.*cannot be|Could not decode") as raised:
+            read(tmp_path)
+        assert named in str(raised.value)
+        if "audit" not in damage:
+            with pytest.raises(StoreError):
+                registry.snapshot()

@@ -16,10 +16,12 @@ from collector.config import StoreConfig
 from collector.errors import StoreError
 from collector.records import Event
 from collector.store.journal import PAGE_BYTES
+from collector.store.layout import Layout
 from collector.store.mark import Mark, read_mark
 from collector.store.reader import Reader
 from collector.store.verify import verify
 from collector.store.writer import Writer
+from collector.store.writer_lock import WriterLock
 from console.cli import main
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -100,7 +102,7 @@ def test_a_flipped_bit_in_a_record_costs_that_record(tmp_path: Path, capsys: pyt
     assert main(["verify", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert "journals/collector.sqlite: events record 20 fails its crc32, expected the bytes that were written; " in out
-    assert "lost: collector 20 to 20" in out
+    assert "lost: 1 record of collector, 20 (" in out
     assert kinds(tmp_path) == {f"k{number}" for number in range(1, 51) if number != 20}
     assert list((tmp_path / "quarantine").glob("collector-*/collector.sqlite"))
     assert main(["verify", str(tmp_path)]) == 1
@@ -176,6 +178,29 @@ def test_a_lost_journal_leaves_its_segments(tmp_path: Path) -> None:
     assert lost(tmp_path) == set(range(21, 31))
     assert kinds(tmp_path) == {f"k{seq}" for seq in range(1, 21)}
     goes_on(tmp_path, 31)
+
+
+def test_turns_that_cannot_be_read_beside_a_running_writer_are_a_fault(tmp_path: Path, conversation: Any) -> None:
+    with Writer(tmp_path, "collector", CALM) as writer:
+        for turn in conversation("s", 40):
+            writer.append(turn)
+    db = sqlite3.connect(journal(tmp_path))
+    (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'hot_turns'").fetchone()
+    db.close()
+    content = bytearray(journal(tmp_path).read_bytes())
+    content[(root - 1) * PAGE_BYTES : (root - 1) * PAGE_BYTES + 8] = b"\xff" * 8
+    journal(tmp_path).write_bytes(content)
+    before = journal(tmp_path).read_bytes()
+    lock = WriterLock(Layout(tmp_path), "collector")
+    try:
+        found = verify(tmp_path)
+    finally:
+        lock.release()
+    assert not found.clean
+    unreadable = "database disk image is malformed, expected readable pages"
+    action = "stop the writer and run verify again to set it aside"
+    assert f"journals/collector.sqlite: {unreadable}; {action}" in [str(fault) for fault in found.faults]
+    assert journal(tmp_path).read_bytes() == before
 
 
 def test_a_flipped_bit_in_the_middle_of_the_log_costs_at_most_one_page(tmp_path: Path) -> None:

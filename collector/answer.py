@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Send
 
 from collector.conversation import Outcome
 from collector.errors import EngineError
+from collector.metrics import Metrics
 from collector.refusal import Refusal
 from collector.shapes.exchange import Exchange
 from collector.shapes.problem import problem
@@ -31,18 +32,28 @@ class Answer:
     """Carries a turn's events to the client; the client's leaving ends the turn."""
 
     def __init__(
-        self, exchange: Exchange, turn: TurnInProgress, receive: Receive, send: Send, *, ping_interval_s: float
+        self,
+        exchange: Exchange,
+        turn: TurnInProgress,
+        receive: Receive,
+        send: Send,
+        *,
+        ping_interval_s: float,
+        metrics: Metrics,
     ) -> None:
         self._exchange = exchange
         self._turn = turn
         self._receive = receive
         self._send = send
         self._ping_interval_s = ping_interval_s
+        self._metrics = metrics
         self._headers: Headers = [
             (b"x-roundhouse-session", quote(turn.name.session_id, safe="/:@+=,;!~ ").encode()),
             (b"x-roundhouse-turn", turn.name.turn_id.encode()),
         ]
         self._started = False
+        self._over = False
+        """Whether the last bytes were sent, or nobody is left to read them."""
         self._last_sent = monotonic()
         self._writing = asyncio.Lock()
 
@@ -75,13 +86,19 @@ class Answer:
             await self._end(outcome)
         # A client that left shows as a cancellation, or as a failed write.
         except (asyncio.CancelledError, OSError):
+            self._over = True
             await turn.abandon()
         except (EngineError, EngineAborted) as error:
             await self._refuse(await turn.fail(error))
         except Refusal as refusal:
             await self._refuse(refusal)
         finally:
-            await turn.settle()
+            try:
+                await turn.settle()
+            finally:
+                # A fault of ours: it rises on, and the client is told what it can read.
+                if not self._over:
+                    await self._refuse(Refusal.fault())
 
     async def _end(self, outcome: Outcome) -> None:
         if self._exchange.stream:
@@ -90,13 +107,16 @@ class Answer:
             return
         body = self._exchange.body(outcome)
         recorded: Headers = [] if outcome.recorded else [(b"x-roundhouse-recorded", b"false")]
+        self._over = True
         await send_whole(self._send, 200, [*self._headers, *recorded, _JSON], body)
 
     async def _refuse(self, refusal: Refusal) -> None:
+        # Also where the stream has begun with 200: the error event says this status's error.
+        self._metrics.refusals.labels(refusal.status).inc()
         if self._started:
             await self._write(lambda: self._exchange.broken_off(refusal), last=True)
         else:
-            self._started = True
+            self._started = self._over = True
             await send_refusal(self._send, refusal, self._headers)
 
     async def _write(self, piece: Callable[[], bytes], *, last: bool = False) -> None:
@@ -107,6 +127,7 @@ class Answer:
                 await self._send(_start(200, [*self._headers, *_EVENT_STREAM]))
                 opening = self._exchange.opening(self._turn.name)
             body = opening + piece()
+            self._over = self._over or last
             if body or last:
                 await self._send({"type": "http.response.body", "body": body, "more_body": not last})
                 self._last_sent = monotonic()

@@ -1,6 +1,7 @@
 """The collector's HTTP surface: which path does what."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import time
@@ -16,12 +17,15 @@ from starlette.types import Receive, Scope, Send
 from collector.answer import Answer, send_refusal
 from collector.caller import Caller, identify
 from collector.collector import Collector
+from collector.errors import StoreError
 from collector.refusal import Refusal
 from collector.request_body import ClientGone, headers_of, read_bounded
 from collector.shapes.chat import ChatExchange
 from collector.shapes.exchange import Exchange
 from collector.shapes.generate import GenerateExchange
 from collector.shapes.problem import problem
+
+_log = logging.getLogger(__name__)
 
 
 class TurnEndpoint:
@@ -39,16 +43,13 @@ class TurnEndpoint:
             started_at = datetime.now(UTC)
             exchange = self._shape(body)
             turn = await collector.capture.begin(exchange.call, caller, started_at)
-        except Refusal as refusal:
-            collector.metrics.refusals.labels(refusal.status).inc()
-            await send_refusal(send, refusal)
-            return
-        except RecursionError:
-            await send_refusal(send, Refusal.invalid("the request is nested too deeply; flatten it", code="too_deep"))
+        except (Refusal, RecursionError, StoreError) as error:
+            await _refuse(collector, send, error)
             return
         except ClientGone:
             return
-        await Answer(exchange, turn, receive, send, ping_interval_s=collector.config.ping_interval_s).run()
+        interval_s = collector.config.ping_interval_s
+        await Answer(exchange, turn, receive, send, ping_interval_s=interval_s, metrics=collector.metrics).run()
 
 
 class BodyEndpoint:
@@ -63,9 +64,8 @@ class BodyEndpoint:
         try:
             caller, body = await _read(self._collector, scope, receive)
             answer = await self._accept(body, caller)
-        except Refusal as refusal:
-            self._collector.metrics.refusals.labels(refusal.status).inc()
-            await send_refusal(send, refusal)
+        except (Refusal, RecursionError, StoreError) as error:
+            await _refuse(self._collector, send, error)
         except ClientGone:
             return
         else:
@@ -79,10 +79,49 @@ async def _read(collector: Collector, scope: Scope, receive: Receive) -> tuple[C
     return identify(headers, tenant=owner.tenant, key_sha256=owner.key_sha256), body
 
 
+async def _refuse(collector: Collector, send: Send, error: Refusal | RecursionError | StoreError) -> None:
+    if isinstance(error, RecursionError):
+        error = Refusal.invalid("the request is nested too deeply; flatten it", code="too_deep")
+    if isinstance(error, StoreError):
+        _log.error("a request is refused: %s", error)
+        error = Refusal.busy(f"what is stored cannot be read: {error}", code="store_unavailable")
+    collector.metrics.refusals.labels(error.status).inc()
+    await send_refusal(send, error)
+
+
+class _ErrorAnswers:
+    """Answers what the endpoints themselves do not: unknown paths, and refusals of the small ones."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    async def of_http(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        refusal = Refusal(
+            f"{request.method} {request.url.path[:200]} is not served here: {error.detail}",
+            status=error.status_code,
+            kind="invalid_request_error",
+            code="unknown_url" if error.status_code == 404 else None,
+        )
+        return self._response(refusal, error.headers)
+
+    async def of_refusal(self, _: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        return self._response(error, None)
+
+    async def of_fault(self, _: Request, __: Exception) -> Response:
+        return self._response(Refusal.fault(), None)
+
+    def _response(self, refusal: Refusal, headers: Mapping[str, str] | None) -> Response:
+        self._collector.metrics.refusals.labels(refusal.status).inc()
+        return Response(problem(refusal), refusal.status, headers, media_type="application/json")
+
+
 def build_app(collector: Collector) -> Starlette:
     """The application around one collector, which it starts and stops."""
 
     started = int(time())
+    errors = _ErrorAnswers(collector)
 
     async def models(request: Request) -> Response:
         owner = collector.keys.owner(headers_of(request.scope))
@@ -126,26 +165,10 @@ def build_app(collector: Collector) -> Starlette:
             Route("/ready", ready, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _http_error, Refusal: _refused},
+        exception_handlers={HTTPException: errors.of_http, Refusal: errors.of_refusal, Exception: errors.of_fault},
         lifespan=lifespan,
     )
 
 
 def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    refusal = Refusal(
-        f"{request.method} {request.url.path[:200]} is not served here: {error.detail}",
-        status=error.status_code,
-        kind="invalid_request_error",
-        code="unknown_url" if error.status_code == 404 else None,
-    )
-    return Response(problem(refusal), refusal.status, error.headers, media_type="application/json")
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return Response(problem(error), error.status, media_type="application/json")

@@ -18,10 +18,11 @@ from collector.refusal import Refusal
 from collector.rendering.prompt import Prompt, build_prompt
 from collector.rendering.renderer import Renderer
 from collector.rendering.template import RenderError
+from collector.served_model import ServedModel
 from collector.session import KnownTurn, Match, Session
 from collector.session_index import SessionIndex
 from collector.turn import TurnInProgress
-from collector.turn_record import Plan, Sampled, turn_record
+from collector.turn_record import Plan
 
 # More is rendered on a thread of its own, so that the streams of others do not wait for it.
 _RENDERED_AT_ONCE_CHARS = 8_000
@@ -44,6 +45,7 @@ class Capture:
         sessions: SessionIndex,
         receipts: Receipts,
         metrics: Metrics,
+        served: ServedModel,
     ) -> None:
         self._config = config
         self._renderer = renderer
@@ -55,6 +57,7 @@ class Capture:
         self._sessions = sessions
         self._receipts = receipts
         self._metrics = metrics
+        self._served = served
         self._vocabulary = renderer.tokenizer.size()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
         self.running = 0
@@ -68,6 +71,7 @@ class Capture:
         """Prepares a turn up to its dispatch; Refusal when it cannot be served."""
         started = perf_counter()
         self._check_capacity()
+        await self._check_model()
         self._check_ids(call)
         # An unknown model is refused before it leaves a session behind.
         self._routes.target(caller.tenant, call.model, session_id="", pinned=None)
@@ -79,16 +83,24 @@ class Capture:
             raise
         self.running += 1
         self._metrics.preparation.observe(perf_counter() - started)
+        if len(turn.plan.prompt_ids) >= self._context_tokens:
+            raise await turn.refuse(self._too_long(turn.plan))
         return turn
 
     async def _prepare(self, call: Call, caller: Caller, session: Session, started_at: datetime) -> TurnInProgress:
-        target = self._routes.target(caller.tenant, call.model, session_id=session.session_id, pinned=session.target)
-        # One call that names a version, an evaluation's for instance, does not move the session to it.
-        if call.model is None or "@" not in call.model:
-            session.target = target
+        asked = self._routes.asked(call.model)
+        pinned = session.targets.get(asked)
+        target = self._routes.target(caller.tenant, call.model, session_id=session.session_id, pinned=pinned)
+        session.targets[asked] = target
         match = session.match(call.chat) if call.chat is not None else Match(None, None)
         prompt = await self._prompt(call, session, match)
-        parent = session.deepest_prefix(prompt.ids)
+        continued = session.deepest_prefix(prompt.ids)
+        # A client that does not wait for the end of a reply waits here until it is known whether that is on record.
+        if continued is not None and continued.storing is not None:
+            await asyncio.wait({continued.storing})
+        # The client continues what it saw. A record's parent is on record too, or a reader would look for it in vain:
+        # a turn that continues only what could not be stored is a root.
+        parent = session.deepest_prefix(prompt.ids, recorded=True)
         session.last_turn += 1
         link, kind = _link(session, parent, prompt.break_kind or match.break_kind)
         room = self._context_tokens - len(prompt.ids)
@@ -108,11 +120,9 @@ class Capture:
             break_kind=kind,
             logprob_mode=self._config.logprob_mode,
         )
-        if room < 1:
-            raise await self._too_long(plan)
 
-        def ended(turn: Turn, reply: Reply | None) -> None:
-            self._ended(caller, session, parent, turn, reply)
+        def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
+            return self._ended(caller, session, continued, match.ancestor, turn, reply)
 
         def settled() -> None:
             self.running -= 1
@@ -127,6 +137,7 @@ class Capture:
             thinking_open=prompt.thinking_open,
             metrics=self._metrics,
             must_record=self._config.on_store_failure == "refuse",
+            receipts=self._receipts,
             ended=ended,
             settled=settled,
         )
@@ -174,6 +185,12 @@ class Capture:
                     code="invalid_value",
                 )
 
+    async def _check_model(self) -> None:
+        if not self._served.known:
+            await self._served.look()
+        if self._served.difference is not None:
+            raise Refusal.busy(self._served.difference, code="another_model")
+
     def _check_capacity(self) -> None:
         if self.running >= self._config.max_running:
             raise Refusal.busy(f"{self.running} turns are being served, which is the most", code="overloaded")
@@ -185,34 +202,36 @@ class Capture:
                 code="store_unavailable",
             )
 
-    async def _too_long(self, plan: Plan) -> Refusal:
-        refusal = Refusal.invalid(
+    def _too_long(self, plan: Plan) -> Refusal:
+        return Refusal.invalid(
             f"the prompt has {len(plan.prompt_ids)} tokens, expected fewer than the context of "
             f"{self._context_tokens}; shorten or compact the messages",
             param="messages",
             code="context_length_exceeded",
         )
-        error = {"error": {"status": refusal.status, "message": refusal.message}}
-        turn = turn_record(plan, Sampled(), finish_reason="error", complete=False, response=error)
-        self._metrics.turns.labels(turn.api, turn.finish_reason).inc()
-        self._receipts.add(turn)
-        await asyncio.gather(asyncio.wrap_future(self._journal.append(turn)), return_exceptions=True)
-        return refusal
 
     def _ended(
-        self, caller: Caller, session: Session, parent: KnownTurn | None, turn: Turn, reply: Reply | None
-    ) -> None:
-        self._receipts.add(turn)
-        if turn.completion_ids:
-            known = KnownTurn(
-                turn_id=turn.turn_id,
-                parent=parent,
-                prompt_ids=turn.prompt_ids,
-                completion_ids=turn.completion_ids,
-                chat=turn.request,
-                reply=reply,
-            )
-            self._sessions.remember(caller.scope, session, known, turn.request)
+        self,
+        caller: Caller,
+        session: Session,
+        continued: KnownTurn | None,
+        ancestor: KnownTurn | None,
+        turn: Turn,
+        reply: Reply | None,
+    ) -> KnownTurn | None:
+        if not turn.completion_ids:
+            return None
+        known = KnownTurn(
+            turn_id=turn.turn_id,
+            parent=continued,
+            prompt_ids=turn.prompt_ids,
+            completion_ids=turn.completion_ids,
+            chat=turn.request,
+            reply=reply,
+            ancestor=ancestor,
+        )
+        self._sessions.remember(caller.scope, session, known, turn.request)
+        return known
 
 
 def _link(session: Session, parent: KnownTurn | None, break_kind: str | None) -> tuple[Link, str | None]:

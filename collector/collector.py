@@ -7,15 +7,18 @@ from contextlib import asynccontextmanager
 
 from collector.capture import Capture
 from collector.config import CollectorConfig
+from collector.errors import StoreError
 from collector.feedback import FeedbackDesk
 from collector.keys import Keys
 from collector.metrics import Metrics
 from collector.ports import Engine, Journal, Past, Routes
 from collector.receipts import Receipts
 from collector.rendering.renderer import Renderer
+from collector.served_model import ServedModel
 from collector.session_index import SessionIndex
 
 _log = logging.getLogger(__name__)
+_WARM_AGAIN_S = 1.0
 
 
 class Collector:
@@ -33,14 +36,19 @@ class Collector:
         past: Past,
         routes: Routes,
         user_key: bytes,
+        served: ServedModel,
     ) -> None:
         self.config = config
         self.keys = Keys(config.keys)
         self.metrics = Metrics()
         self.routes = routes
+        self._route_failures = 0
+        self.past_failure: str | None = None
+        """Why stored sessions cannot be read."""
         self._renderer = renderer
         self._context_tokens = context_tokens
         self._engine = engine
+        self._served = served
         self._journal = journal
         self.sessions = SessionIndex(
             past,
@@ -60,6 +68,7 @@ class Collector:
             sessions=self.sessions,
             receipts=receipts,
             metrics=self.metrics,
+            served=served,
         )
         self.desk = FeedbackDesk(
             journal=journal,
@@ -95,8 +104,14 @@ class Collector:
         missing: list[str] = []
         if not await self._engine.ready():
             missing.append("the engine takes no requests")
+        if self._served.difference is not None:
+            missing.append(self._served.difference)
         if self._journal.failure is not None:
             missing.append(f"records cannot be stored: {self._journal.failure}")
+        if (stale := self.routes.stale()) is not None:
+            missing.append(stale)
+        if self.past_failure is not None:
+            missing.append(f"stored sessions cannot be read: {self.past_failure}")
         return missing
 
     def observe(self) -> None:
@@ -105,6 +120,10 @@ class Collector:
         self.metrics.sessions.set(len(self.sessions))
         self.metrics.queued.set(self._journal.queued)
         self.metrics.store_failing.set(self._journal.failure is not None)
+        self.metrics.routes_stale.set(self.routes.stale() is not None)
+        failed = self.routes.failed_total
+        self.metrics.route_failures.inc(failed - self._route_failures)
+        self._route_failures = failed
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -112,10 +131,29 @@ class Collector:
         ignored = self._renderer.template.abilities.ignored()
         if ignored:
             _log.warning("the chat template ignores %s; they are put into the prompt as text", ", ".join(ignored))
-        warming = asyncio.create_task(self.sessions.warm())
+        beside = [asyncio.create_task(self._warm()), asyncio.create_task(self._served.watch())]
         try:
             yield
         finally:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             self.capture.close()
+
+    async def _warm(self) -> None:
+        """Reads the names of stored sessions, as often as it takes: no call can be served before."""
+        while True:
+            try:
+                await self.sessions.warm()
+            # Whatever it is: nobody waits for this task, so that it is counted and shown here.
+            except Exception as error:  # noqa: BLE001
+                self.metrics.past_failures.inc()
+                ours = not isinstance(error, StoreError)
+                reason = repr(error) if ours else str(error)
+                if reason != self.past_failure:
+                    _log.error("stored sessions cannot be read: %s", reason, exc_info=ours)
+                self.past_failure = reason
+            else:
+                self.past_failure = None
+                return
+            await asyncio.sleep(_WARM_AGAIN_S)

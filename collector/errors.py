@@ -9,6 +9,10 @@ class StoreError(UserError):
     """The store cannot do what was asked: locked, damaged, read-only, full or of another schema version."""
 
 
+class RecordRefused(StoreError):
+    """A record holds a value that its column cannot; the store is well, and the same record is refused again."""
+
+
 class EngineError(Exception):
     """The engine refused, failed, or broke its contract. `status` is its HTTP status; None when none came."""
 

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from typing import NamedTuple
 
 from collector.engine.wire import Delta, Finish, GenerateRequest, ModelInfo, Span
 from collector.errors import StoreError
-from collector.ports import PastTurn, Receipt
-from collector.records import ChatRequest, Feedback, Record, Turn
+from collector.ports import DeclaredKind, PastTurn, Receipt
+from collector.records import ChatRequest, Event, Feedback, Record, Turn
 
 
 class Pause(NamedTuple):
@@ -29,6 +30,7 @@ def deltas(
     prompt_tokens: int | None = None,
     version: str = "default",
     logprob: float = -0.5,
+    cached_tokens: int | None = 0,
 ) -> list[Delta]:
     """A reply of these ids, a few a time, each with its own log-probability."""
     cut = [list(ids[start : start + size]) for start in range(0, len(ids), size)]
@@ -40,7 +42,7 @@ def deltas(
         spans=[Span(version=version, start=0, end=len(ids))] if ids else [],
         prompt_tokens=prompt_tokens,
         completion_tokens=len(ids),
-        cached_tokens=0,
+        cached_tokens=cached_tokens,
     )
     return [*steps, last]
 
@@ -153,12 +155,26 @@ class MemoryPast:
         return [record for record in self._records if isinstance(record, Turn)]
 
     def session_ids(self) -> list[str]:
-        """Every session."""
-        return list({turn.session_id for turn in self._turns})
+        """Every session, the most recently active last."""
+        latest: dict[str, datetime] = {}
+        for turn in self._turns:
+            latest[turn.session_id] = max(turn.started_at, latest.get(turn.session_id, turn.started_at))
+        return sorted(latest, key=lambda name: (latest[name], name))
 
     def session_turns(self, session_id: str) -> list[PastTurn]:
         """The turns of one."""
         return [_past_turn(turn) for turn in self._turns if turn.session_id == session_id]
+
+    def declared(self, tenant: str, session_id: str) -> list[tuple[int, DeclaredKind]]:
+        """Events that are declarations."""
+        events = [record for record in self._records if isinstance(record, Event)]
+        return [
+            (event.turn, event.kind)
+            for event in events
+            if (event.actor, event.session_id) == (tenant, session_id)
+            and event.turn is not None
+            and event.kind in ("compaction", "subagent")
+        ]
 
     def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]:
         """Whose turns they are."""
@@ -168,12 +184,14 @@ class MemoryPast:
             if turn_id in (None, turn.turn_id) and session_id in (None, turn.session_id)
         ]
 
-    def feedback(self, *, turn_id: str | None, session_id: str | None) -> list[Feedback]:
-        """Feedback on a turn, or on a session as a whole."""
+    def feedback_ids(self) -> list[tuple[str, str]]:
+        """Tenant and id of all feedback."""
+        return [(record.tenant, record.feedback_id) for record in self._records if isinstance(record, Feedback)]
+
+    def feedback(self, tenant: str, feedback_id: str) -> list[Feedback]:
+        """Feedback of a tenant under an id."""
         found = [record for record in self._records if isinstance(record, Feedback)]
-        if turn_id is not None:
-            return [feedback for feedback in found if feedback.turn_id == turn_id]
-        return [feedback for feedback in found if feedback.session_id == session_id and feedback.turn_id is None]
+        return [one for one in found if (one.tenant, one.feedback_id) == (tenant, feedback_id)]
 
 
 def _past_turn(turn: Turn) -> PastTurn:

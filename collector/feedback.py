@@ -6,20 +6,21 @@ import hmac
 import math
 from collections import OrderedDict
 from datetime import UTC, datetime
-from typing import Literal
+from typing import NamedTuple
 
 import msgspec
 from uuid_utils import uuid7
 
 from collector.caller import Caller
 from collector.errors import StoreError
+from collector.feedback_ids import FeedbackIds
 from collector.metrics import Metrics
-from collector.ports import Journal, Past, Receipt
+from collector.ports import DeclaredKind, Journal, Past, Receipt
 from collector.receipts import Receipts
 from collector.records import Event, Feedback, FeedbackKind
 from collector.refusal import Refusal
 from collector.session_index import SessionIndex
-from collector.shapes.reading import read_body
+from collector.shapes.reading import at_least, read_body
 
 _KEPT = 100_000
 _MOST_IN_A_BATCH = 1_000
@@ -46,7 +47,7 @@ class _Batch(msgspec.Struct):
 
 
 class _Declaration(msgspec.Struct):
-    kind: Literal["compaction", "subagent"]
+    kind: DeclaredKind
     session_id: str
     turn: int
     text: str | None = None
@@ -63,6 +64,17 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the same judgement had been stored before; it counts once."""
 
 
+class _Prepared(NamedTuple):
+    """A judgement that can be stored."""
+
+    feedback: Feedback
+    named: str
+    """Its id in the client's words."""
+    session_id: str
+    look_back: bool
+    """Whether the id may have been used before this process."""
+
+
 class FeedbackDesk:
     """Accepts judgements and declarations of a tenant about what is its own."""
 
@@ -75,45 +87,50 @@ class FeedbackDesk:
         sessions: SessionIndex,
         metrics: Metrics,
         user_key: bytes,
+        kept: int = _KEPT,
     ) -> None:
+        """`kept` judgements are remembered whole, so that one that is sent again needs no look into the store."""
         self._journal = journal
-        self._past = past
+        self._ids = FeedbackIds(past)
         self._receipts = receipts
         self._sessions = sessions
         self._metrics = metrics
         self._user_key = user_key
-        self._seen: OrderedDict[str, asyncio.Task[Feedback]] = OrderedDict()
+        self._kept = kept
+        self._seen: OrderedDict[tuple[str, str], asyncio.Task[Feedback]] = OrderedDict()
 
     async def accept(self, body: bytes, caller: Caller) -> bytes:
         """Stores one judgement, a list of them, or `{"feedback": [...]}`; the JSON answer."""
         posted = _read(body)
-        accepted = [await self._accept(judgement, caller) for judgement in posted.feedback]
+        prepared = [await self._prepare(judgement, caller) for judgement in posted.feedback]
+        # All or nothing: what is wrong with any of them is found before the first is stored.
+        await self._check_ids(prepared)
+        accepted = [await self._accept(each) for each in prepared]
         return msgspec.json.encode(accepted[0] if posted.single else {"feedback": accepted})
 
     async def declare(self, body: bytes, caller: Caller) -> bytes:
         """Stores what a client says a turn is; it wins over what was believed at capture."""
         said = read_body(body, _Declaration)
         session_id = caller.stored_name(said.session_id)
-        session = await self._sessions.known(caller.tenant, session_id)
-        if session is None:
-            raise Refusal.not_found(f"session {said.session_id[:80]!r} is not known to this tenant", code="not_found")
-        if said.turn < 1:
-            raise Refusal.invalid(f"turn is {said.turn}, expected 1 or more", param="turn")
-        await self._append(
-            Event(
+        at_least("turn", said.turn, 1)
+        async with self._sessions.holding(caller.tenant, session_id) as session:
+            if session is None:
+                raise Refusal.not_found(
+                    f"session {said.session_id[:80]!r} is not known to this tenant", code="not_found"
+                )
+            event = Event(
                 at=datetime.now(UTC),
                 kind=said.kind,
                 session_id=session_id,
                 turn=said.turn,
                 actor=caller.tenant,
                 text=said.text,
-            ),
-            "events",
-        )
-        session.declared[said.turn] = said.kind
+            )
+            await self._append(event, "events")
+            session.declared[said.turn] = said.kind
         return msgspec.json.encode({"kind": said.kind, "session_id": session_id, "turn": said.turn})
 
-    async def _accept(self, judgement: _Judgement, caller: Caller) -> Accepted:
+    async def _prepare(self, judgement: _Judgement, caller: Caller) -> _Prepared:
         _check(judgement)
         receipt, session_id = await self._target(judgement, caller)
         named = judgement.feedback_id or f"fb-{uuid7()}"
@@ -130,20 +147,30 @@ class FeedbackDesk:
             at=datetime.now(UTC),
             supersedes=None if judgement.supersedes is None else caller.stored_name(judgement.supersedes),
         )
-        known_before = receipt is None or not self._receipts.is_recent(receipt.turn_id)
-        stored = await self._store_once(feedback, look_back=judgement.feedback_id is not None and known_before)
-        if _meaning(stored) != _meaning(feedback):
-            raise Refusal(
-                f"feedback_id {named[:80]!r} was used for another judgement; post a new id that supersedes it",
-                status=409,
-                kind="invalid_request_error",
-                code="feedback_id_reused",
-                param="feedback_id",
-            )
+        # An id made here is nobody else's.
+        return _Prepared(feedback, named, session_id, judgement.feedback_id is not None)
+
+    async def _check_ids(self, batch: list[_Prepared]) -> None:
+        """Refuses ids that were used for another judgement: twice in the batch, or before."""
+        by_id: dict[str, Feedback] = {}
+        for prepared in batch:
+            feedback = prepared.feedback
+            _check_same(by_id.setdefault(feedback.feedback_id, feedback), prepared)
+            task = self._seen.get((feedback.tenant, feedback.feedback_id))
+            if task is not None:
+                _check_same(await asyncio.shield(task), prepared)
+            elif prepared.look_back:
+                before = await self._ids.stored(feedback.tenant, feedback.feedback_id)
+                _check_same(before or feedback, prepared)
+
+    async def _accept(self, prepared: _Prepared) -> Accepted:
+        feedback = prepared.feedback
+        stored = await self._store_once(feedback, look_back=prepared.look_back)
+        _check_same(stored, prepared)
         return Accepted(
-            feedback_id=named,
+            feedback_id=prepared.named,
             turn_id=feedback.turn_id,
-            session_id=session_id,
+            session_id=prepared.session_id,
             duplicate=stored is not feedback,
         )
 
@@ -165,28 +192,35 @@ class FeedbackDesk:
 
     async def _store_once(self, feedback: Feedback, *, look_back: bool) -> Feedback:
         """The judgement stored under this id: this one, or the one that was there before."""
-        task = self._seen.get(feedback.feedback_id)
+        key = (feedback.tenant, feedback.feedback_id)
+        task = self._seen.get(key)
         if task is None:
             task = asyncio.create_task(self._store(feedback, look_back))
-            self._seen[feedback.feedback_id] = task
-            if len(self._seen) > _KEPT:
-                self._seen.popitem(last=False)
-        try:
-            return await asyncio.shield(task)
-        except Refusal:
-            self._seen.pop(feedback.feedback_id, None)
-            raise
+            self._seen[key] = task
+            task.add_done_callback(lambda ended: self._forget_failed(key, ended))
+            self._forget_oldest()
+        return await asyncio.shield(task)
+
+    def _forget_failed(self, key: tuple[str, str], task: asyncio.Task[Feedback]) -> None:
+        """What could not be stored can be sent again, whether or not its sender waited for the answer."""
+        if task.cancelled() or task.exception() is not None:
+            self._seen.pop(key, None)
+
+    def _forget_oldest(self) -> None:
+        """What is stored is found again; what is still being stored must not be stored beside itself."""
+        while len(self._seen) > self._kept:
+            oldest = next(iter(self._seen))
+            if not self._seen[oldest].done():
+                return
+            del self._seen[oldest]
 
     async def _store(self, feedback: Feedback, look_back: bool) -> Feedback:
         if look_back:
-            about = {"turn_id": feedback.turn_id} if feedback.turn_id else {"session_id": feedback.session_id}
-            stored = await asyncio.to_thread(
-                self._past.feedback, turn_id=about.get("turn_id"), session_id=about.get("session_id")
-            )
-            for before in stored:
-                if before.feedback_id == feedback.feedback_id:
-                    return before
+            before = await self._ids.stored(feedback.tenant, feedback.feedback_id)
+            if before is not None:
+                return before
         await self._append(feedback, "feedback")
+        self._ids.add(feedback)
         self._metrics.feedback.labels(feedback.kind).inc()
         return feedback
 
@@ -231,6 +265,7 @@ def _check(judgement: _Judgement) -> None:
         )
     if judgement.turn is not None and judgement.session_id is None:
         raise Refusal.invalid("turn goes with session_id", param="turn")
+    at_least("turn", judgement.turn, 1)
     if judgement.value is not None and not math.isfinite(judgement.value):
         raise Refusal.invalid(f"value is {judgement.value}, expected a finite number", param="value")
     if judgement.value is None and judgement.text is None:
@@ -239,6 +274,21 @@ def _check(judgement: _Judgement) -> None:
         text = getattr(judgement, name)
         if text is not None and not 1 <= len(text) <= 256:
             raise Refusal.invalid(f"{name} has {len(text)} characters, expected 1 to 256", param=name)
+    if judgement.supersedes is not None and judgement.supersedes == judgement.feedback_id:
+        raise Refusal.invalid(
+            "supersedes is the judgement's own feedback_id, expected that of an earlier one", param="supersedes"
+        )
+
+
+def _check_same(stored: Feedback, prepared: _Prepared) -> None:
+    if _meaning(stored) != _meaning(prepared.feedback):
+        raise Refusal(
+            f"feedback_id {prepared.named[:80]!r} was used for another judgement; post a new id that supersedes it",
+            status=409,
+            kind="invalid_request_error",
+            code="feedback_id_reused",
+            param="feedback_id",
+        )
 
 
 def _meaning(feedback: Feedback) -> Feedback:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+import polars as pl
 
-from collector.ports import PastTurn, Receipt
+from collector.ports import DeclaredKind, PastTurn, Receipt
 from collector.records import ChatRequest, Feedback
 from collector.store.reader import Reader
 
@@ -21,9 +22,10 @@ class StoredPast:
         self._reader = Reader(store)
 
     def session_ids(self) -> list[str]:
-        """Every session that has turns."""
+        """Every session that has turns, the most recently active last."""
         with self._reader.snapshot(["turns"]) as snapshot:
-            return snapshot.frame("turns", columns=["session_id"])["session_id"].unique().to_list()
+            frame = snapshot.frame("turns", columns=["session_id", "started_at"])
+        return frame.group_by("session_id").max().sort("started_at", "session_id")["session_id"].to_list()
 
     def session_turns(self, session_id: str) -> list[PastTurn]:
         """The turns of a session, whole."""
@@ -31,19 +33,31 @@ class StoredPast:
             frame = snapshot.frame("turns", session_id=session_id, columns=_TURN)
         return [_past_turn(row) for row in frame.iter_rows(named=True)]
 
+    def declared(self, tenant: str, session_id: str) -> list[tuple[int, DeclaredKind]]:
+        """What a tenant declared of the session's turns, the last declaration last."""
+        columns = ["at", "kind", "turn", "actor"]
+        with self._reader.snapshot(["events"]) as snapshot:
+            frame = snapshot.frame("events", session_id=session_id, columns=columns)
+        said = frame.filter(pl.col("kind").is_in(get_args(DeclaredKind)), actor=tenant)
+        return said.sort("at", maintain_order=True).select("turn", "kind").rows()
+
     def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]:
         """Whose turns these are."""
         with self._reader.snapshot(["turns"]) as snapshot:
             frame = snapshot.frame("turns", turn_id=turn_id, session_id=session_id, columns=_RECEIPT)
         return [Receipt(**row) for row in frame.iter_rows(named=True)]
 
-    def feedback(self, *, turn_id: str | None, session_id: str | None) -> list[Feedback]:
-        """The feedback stored on a turn, or on a session as a whole."""
-        columns = list(Feedback.__struct_fields__)
+    def feedback_ids(self) -> list[tuple[str, str]]:
+        """Tenant and feedback_id of all feedback."""
         with self._reader.snapshot(["feedback"]) as snapshot:
-            frame = snapshot.frame("feedback", turn_id=turn_id, session_id=session_id, columns=columns)
-        rows = [msgspec.convert(row, Feedback, strict=False) for row in frame.iter_rows(named=True)]
-        return [row for row in rows if turn_id is not None or row.turn_id is None]
+            return snapshot.frame("feedback", columns=["tenant", "feedback_id"]).rows()
+
+    def feedback(self, tenant: str, feedback_id: str) -> list[Feedback]:
+        """The feedback of a tenant under an id, the first one stored first."""
+        with self._reader.snapshot(["feedback"]) as snapshot:
+            frame = snapshot.frame("feedback", columns=list(Feedback.__struct_fields__))
+        found = frame.filter(tenant=tenant, feedback_id=feedback_id)
+        return [msgspec.convert(row, Feedback, strict=False) for row in found.iter_rows(named=True)]
 
 
 def _past_turn(row: Mapping[str, Any]) -> PastTurn:

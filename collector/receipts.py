@@ -28,10 +28,6 @@ class Receipts:
             _, old = self._recent.popitem(last=False)
             self._by_place.pop((old.tenant, old.session_id, old.turn), None)
 
-    def is_recent(self, turn_id: str) -> bool:
-        """Whether the turn was served by this process and is still remembered."""
-        return turn_id in self._recent
-
     async def of_response(self, tenant: str, response_id: str) -> Receipt:
         """The turn behind a response id or turn id. Refusal 404 for one that is not this tenant's."""
         turn_id = response_id

@@ -65,7 +65,9 @@ class Turn(Record, frozen=True, kw_only=True):
     link: Link = "root"
     """How the turn stands to the earlier ones, as believed at capture; a declared event wins later."""
     break_kind: str | None = None
-    """For `link` = break: what changed, in the words of the prefix-break check."""
+    """For `link` = break: what changed, in the words of the prefix-break check. The collector tells
+    `system_prompt_changed` (system messages or tools), `tool_call_reserialized` (only arguments of tool calls),
+    `reasoning_stripped` and `empty_think_block` (only where the template decides), and `other`."""
     task_id: str | None = None
     """The task the session works on, when the client says so."""
     group_id: str | None = None

@@ -39,6 +39,12 @@ class Refusal(Exception):
         return cls(message, status=503, kind="server_error", code=code, retry_after_s=retry_after_s)
 
     @classmethod
+    def fault(cls) -> "Refusal":
+        """500: a fault of the collector's own; its log has the traceback."""
+        message = "the collector failed on this request, which is no fault of the request's; its log says why"
+        return cls(message, status=500, kind="server_error", code="internal_error")
+
+    @classmethod
     def upstream(cls, message: str, *, code: str) -> "Refusal":
         """502: the engine answered with something that is not a reply."""
         return cls(message, status=502, kind="server_error", code=code)

@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
-from collector.errors import StoreError
+from collector.errors import UserError
 from collector.routes import RegistryRoutes
 from collector.store.registry import Registry
 
@@ -17,6 +18,7 @@ _LOOK_EVERY_S = 0.1
 async def watching(registry: Registry, routes: RegistryRoutes, reader: str) -> AsyncGenerator[None]:
     """While open, a change of the registry is acted on within 200 ms and then acknowledged as `reader`."""
     await asyncio.to_thread(registry.acknowledge, reader, routes.snapshot.revision)
+    routes.current_at = monotonic()
     task = asyncio.create_task(_watch(registry, routes, reader))
     try:
         yield
@@ -28,12 +30,29 @@ async def watching(registry: Registry, routes: RegistryRoutes, reader: str) -> A
 
 
 async def _watch(registry: Registry, routes: RegistryRoutes, reader: str) -> None:
+    acknowledged = routes.snapshot.revision
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
         try:
-            if await asyncio.to_thread(registry.revision) == routes.snapshot.revision:
-                continue
-            routes.snapshot = await asyncio.to_thread(registry.snapshot)
-            await asyncio.to_thread(registry.acknowledge, reader, routes.snapshot.revision)
-        except StoreError as error:
-            _log.error("the registry cannot be read, routes stay as they are: %s", error)
+            if await asyncio.to_thread(registry.revision) != routes.snapshot.revision:
+                routes.snapshot = await asyncio.to_thread(registry.snapshot)
+            if acknowledged != routes.snapshot.revision:
+                await asyncio.to_thread(registry.acknowledge, reader, routes.snapshot.revision)
+                acknowledged = routes.snapshot.revision
+        # A watch that ended would leave a retired adapter routed, so nothing ends it: every fault is counted and shown.
+        except Exception as error:  # noqa: BLE001
+            _failed(routes, error)
+        else:
+            routes.current_at = monotonic()
+            if routes.failure is not None:
+                _log.warning("the registry can be read again")
+            routes.failure = None
+
+
+def _failed(routes: RegistryRoutes, error: Exception) -> None:
+    routes.failed_total += 1
+    ours = not isinstance(error, UserError)
+    reason = repr(error) if ours else str(error)
+    if reason != routes.failure:
+        _log.error("the registry cannot be followed, routes stay as they are: %s", reason, exc_info=ours)
+    routes.failure = reason

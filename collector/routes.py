@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from time import monotonic
 
 from collector.errors import UserError
 from collector.ports import Target
@@ -14,15 +15,36 @@ _SERVED = {"live", "canary"}
 _NAMEABLE = _SERVED | {"candidate"}
 
 
+_STALE_AFTER_S = 3.0
+
+
 class RegistryRoutes:
     """The newest registry snapshot, asked per call. Whoever watches the registry replaces `snapshot`."""
 
-    def __init__(self, base_names: Sequence[str], snapshot: RegistrySnapshot) -> None:
+    def __init__(
+        self, base_names: Sequence[str], snapshot: RegistrySnapshot, *, stale_after_s: float = _STALE_AFTER_S
+    ) -> None:
         self._base_names = tuple(base_names)
+        self._stale_after_s = stale_after_s
         self.snapshot = snapshot
+        self.current_at: float | None = None
+        """Monotonic time of the last look that found, or made, the snapshot the newest; None while nobody watches."""
+        self.failure: str | None = None
+        """Why the last look at the registry failed; None when it did not."""
+        self.failed_total = 0
+        """Looks that failed since the start."""
+
+    def stale(self) -> str | None:
+        """Why calls may go by routes that have changed since; None while the registry is followed."""
+        if self.current_at is None:
+            return None
+        age_s = monotonic() - self.current_at
+        if age_s < self._stale_after_s:
+            return None
+        return f"routes stand as they were {age_s:.0f} s ago: {self.failure or 'the registry gives no answer'}"
 
     def target(self, tenant: str, model: str | None, *, session_id: str, pinned: Target | None) -> Target:
-        """The weights for a call. A session keeps its version until that is retired."""
+        """The weights for a call. A session keeps the version it got for the same asked-for target until it retires."""
         if model is not None and "@" in model:
             return self._named_version(tenant, model)
         if model is None or model in self._base_names:
@@ -31,6 +53,10 @@ class RegistryRoutes:
                 return pinned
             return _chosen(routes, session_id)
         return self._of_adapter(tenant, model, session_id, pinned)
+
+    def asked(self, model: str | None) -> str | None:
+        """What a model name asks for: the tenant's route is None however it is spelled."""
+        return None if model in self._base_names else model
 
     def models(self, tenant: str) -> list[str]:
         """Every name this tenant may use."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import os
+import math
 import secrets
 import signal
 import socket
@@ -17,25 +17,32 @@ from collector.app import build_app
 from collector.collector import Collector
 from collector.config import CollectorConfig
 from collector.engine.client import EngineClient
-from collector.errors import UserError
+from collector.errors import StoreError, UserError
 from collector.keys import is_loopback
+from collector.listening import listen, url_of
+from collector.model_json import read_json
 from collector.past import StoredPast
 from collector.registry_watch import watching
 from collector.rendering.renderer import Renderer
-from collector.rendering.tokenizer import read_json
 from collector.routes import RegistryRoutes
+from collector.served_model import ServedModel
 from collector.store.registry import Registry
+from collector.store.segments import no_hook, write_durably
 from collector.store.writer import Writer
 
 _log = logging.getLogger(__name__)
+
+_LEAVE_LIMIT_S = 5
+"""Longest that turns whose connection was cut may take to be recorded."""
 
 
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, which would end the process before the store is closed."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], drain_timeout_s: float) -> None:
         super().__init__(config)
         self._when_started = started
+        self._drain_timeout_s = drain_timeout_s
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -49,9 +56,18 @@ class _Server(uvicorn.Server):
             self._when_started()
 
     def stop(self) -> None:
-        """The first call drains; a second one does not wait for running replies."""
-        self.force_exit = self.should_exit
+        """The first call drains; a second one, or the end of the drain's time, leaves the running replies."""
+        if self.should_exit:
+            self._leave()
+            return
         self.should_exit = True
+        asyncio.get_running_loop().call_later(self._drain_timeout_s, self._leave)
+
+    def _leave(self) -> None:
+        """Cuts every connection: each turn ends as when its client leaves, and is recorded as far as it came."""
+        # uvicorn's own way, force_exit, would close the store's users under them and print their cancellations.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def run_collector(
@@ -66,24 +82,28 @@ def run_collector(
     renderer = Renderer.from_folder(
         model, time_limit_s=config.template_time_limit_s, output_limit_chars=config.template_output_limit_chars
     )
-    with Writer(store, config.writer, config.store) as writer, Registry(store) as registry:
+    with (
+        listen(config.host, config.port) as listener,
+        Writer(store, config.writer, config.store) as writer,
+        Registry(store) as registry,
+    ):
         for line in writer.repaired:
             _log.warning("store: %s", line)
-        with _listen(config.host, config.port) as listening:
-            _run(
-                _serve(
-                    config,
-                    engine_url,
-                    base_model=config.model_name or model.resolve().name,
-                    context_tokens=_context_tokens(config, model),
-                    store=store,
-                    renderer=renderer,
-                    writer=writer,
-                    registry=registry,
-                    listening=listening,
-                    announce=announce,
-                )
+        _run(
+            _serve(
+                config,
+                engine_url,
+                base_model=config.model_name or model.resolve().name,
+                context_tokens=_context_tokens(config, model),
+                model=model,
+                store=store,
+                renderer=renderer,
+                writer=writer,
+                registry=registry,
+                listener=listener,
+                announce=announce,
             )
+        )
 
 
 async def _serve(
@@ -92,11 +112,12 @@ async def _serve(
     *,
     base_model: str,
     context_tokens: int,
+    model: Path,
     store: Path,
     renderer: Renderer,
     writer: Writer,
     registry: Registry,
-    listening: socket.socket,
+    listener: socket.socket,
     announce: Callable[[str], None],
 ) -> None:
     routes = RegistryRoutes([base_model, *config.model_aliases], registry.snapshot())
@@ -118,15 +139,15 @@ async def _serve(
             journal=writer,
             past=StoredPast(store),
             routes=routes,
+            served=ServedModel(engine, model),
             user_key=user_key(store),
         )
-        host, port = listening.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        server = _Server(_uvicorn_config(config, collector), lambda: announce(url))
+        url = url_of(*listener.getsockname()[:2])
+        server = _Server(_uvicorn_config(config, collector), lambda: announce(url), config.drain_timeout_s)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
-        await server.serve([listening])
+        await server.serve([listener])
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -142,23 +163,8 @@ def _uvicorn_config(config: CollectorConfig, collector: Collector) -> uvicorn.Co
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(config.drain_timeout_s)),
+        timeout_graceful_shutdown=math.ceil(config.drain_timeout_s) + _LEAVE_LIMIT_S,
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise UserError(
-            f"cannot listen on {host} port {port}: {error}; choose another port, or 0 for a free one"
-        ) from error
-    listening.listen(2048)
-    return listening
 
 
 def _context_tokens(config: CollectorConfig, model: Path) -> int:
@@ -180,10 +186,12 @@ def user_key(store: Path) -> bytes:
     """The secret that user names are hashed with; made once per store, readable by its owner only."""
     path = store / "user_hash.key"
     if not path.exists():
-        temporary = path.with_suffix(".tmp")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    return path.read_bytes()
+        # Durable, since another key would give every user another hash.
+        write_durably(path, secrets.token_bytes(32), no_hook, mode=0o600)
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise StoreError(
+            f"{path}: {len(key)} bytes, expected the 32 that users were hashed with; restore it from a copy, or delete "
+            "it to make another, under which known users get new hashes"
+        )
+    return key

@@ -1,5 +1,6 @@
 """One session in memory: its finished turns, and which of them a new request continues."""
 
+import asyncio
 import hashlib
 from array import array
 from bisect import insort
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 
 from collector.conversation import Reply, reasoning_of
 from collector.digests import SEED, chain, extend_digest, tools_digest
+from collector.echo import Agreement, Echo, Trail
 from collector.ports import Target
 from collector.records import ChatRequest, Link
 from collector.rendering.splice import Ancestor
@@ -18,13 +20,17 @@ class KnownTurn:
 
     __slots__ = (
         "added",
+        "ancestor",
         "length",
         "message_count",
         "parent",
+        "recorded",
         "reply",
+        "storing",
         "token_digest",
         "tokens",
         "tools",
+        "trail",
         "turn_id",
         "variables",
     )
@@ -38,9 +44,15 @@ class KnownTurn:
         completion_ids: Sequence[int],
         chat: ChatRequest | None,
         reply: Reply | None,
+        ancestor: "KnownTurn | None" = None,
     ) -> None:
         self.turn_id = turn_id
         self.parent = parent
+        self.ancestor = ancestor
+        self.storing: asyncio.Task[bool] | None = None
+        """Ends when its record is durable or refused; None once it has."""
+        self.recorded = True
+        """False once its record could not be stored: it is continued all the same, and named by no record."""
         if parent is not None and len(parent.tokens) == parent.length:
             self.tokens = parent.tokens
             self.tokens.extend(prompt_ids[parent.length :])
@@ -55,6 +67,13 @@ class KnownTurn:
         self.tools = tools_digest(chat.tools if chat is not None else None)
         self.variables: Mapping[str, object] | None = chat.chat_template_kwargs if chat is not None else None
         self.reply = reply
+        messages = chat.messages if chat is not None else ()
+        self.trail = Trail(
+            messages, None if reply is None else reply.message(), None if ancestor is None else ancestor.trail
+        )
+        continued = ancestor if chat is not None else parent
+        if continued is not None:
+            continued.trail.continued = True
 
     def ids(self) -> "array[int]":
         """Prompt and completion."""
@@ -71,7 +90,11 @@ class Match(NamedTuple):
 
     ancestor: KnownTurn | None
     break_kind: str | None
-    """Set when the request continues the session and yet no turn can be extended."""
+    """Set when the request continues the session and yet no turn can be extended: what differs first.
+
+    `system_prompt_changed`: the system messages, or the tools, which templates write into the system block;
+    `tool_call_reserialized`: arguments of tool calls and nothing else; `other`: what was said, or thought.
+    """
 
 
 class Session:
@@ -86,13 +109,16 @@ class Session:
         """Turns dispatched and not yet recorded."""
         self.declared: dict[int, Link] = {}
         """Turn number to what a client declared of it."""
-        self.target: Target | None = None
-        """The weights this session is served by."""
+        self.targets: dict[str | None, Target] = {}
+        """What was asked for, None for the tenant's route, to the weights that serve it in this session."""
         self.tokens = 0
         """Ids kept for this session."""
         self._by_length: list[tuple[int, int, KnownTurn]] = []
-        self._by_dialogue: dict[bytes, KnownTurn] = {}
-        self._by_dialogue_alone: dict[bytes, KnownTurn] = {}
+        self._by_dialogue: dict[bytes, list[KnownTurn]] = {}
+        self._by_calls: dict[bytes, list[KnownTurn]] = {}
+        """By the dialogue less the arguments of tool calls."""
+        self._by_calls_alone: set[bytes] = set()
+        """The same without system messages."""
         self._said: set[bytes] = set()
 
     def add(self, known: KnownTurn, chat: ChatRequest | None) -> bytes | None:
@@ -104,32 +130,58 @@ class Session:
         reply = known.reply.message()
         digests = chain(chat.messages)
         with_reply = extend_digest(digests[-1], reply)
-        self._by_dialogue[with_reply] = known
-        self._by_dialogue_alone[chain([*_without_system(chat.messages), reply])[-1]] = known
+        self._by_dialogue.setdefault(with_reply, []).append(known)
+        self._by_calls.setdefault(chain([*chat.messages, reply], arguments=False)[-1], []).append(known)
+        self._by_calls_alone.add(chain([*_without_system(chat.messages), reply], arguments=False)[-1])
         first = next((n for n, message in enumerate(chat.messages) if not _is_system(message)), len(chat.messages))
         self._said.update(digests[first + 1 :])
         self._said.add(with_reply)
         return with_reply
 
     def match(self, chat: ChatRequest) -> Match:
-        """The deepest turn whose messages and reply the request begins with."""
+        """The deepest turn whose messages and reply the request begins with; it counts as continued from now on.
+
+        Of turns that read the same it is the one whose tool-call ids, thinking and wording come back. Where nothing
+        tells them apart it is the newest that no request has continued yet, else the newest.
+        """
         digests = chain(chat.messages)
+        tools, echo = tools_digest(chat.tools), Echo(chat.messages)
+        fitting = [
+            (place, known)
+            for place in _replies_from_the_last(chat.messages)
+            for known in self._by_dialogue.get(digests[place + 1], ())
+            if known.tools == tools and not echo.agreement(known.trail).clashes
+        ]
+        if not fitting:
+            return Match(None, self._departure(chat, digests, tools, echo))
+
+        def standing(candidate: tuple[int, KnownTurn]) -> tuple[object, ...]:
+            place, known = candidate
+            return rank(echo.agreement(known.trail), place, known.trail, known.turn_id, likely=True)
+
+        known = max(fitting, key=standing)[1]
+        known.trail.continued = True
+        return Match(known, None)
+
+    def _departure(self, chat: ChatRequest, digests: list[bytes], tools: bytes, echo: Echo) -> str | None:
+        """How a request that extends no turn departs from what was said; None when it does not."""
+        digests_of_calls = chain(chat.messages, arguments=False)
         for count in _replies_from_the_last(chat.messages):
-            known = self._by_dialogue.get(digests[count + 1])
-            if known is not None:
-                if known.tools != tools_digest(chat.tools):
-                    return Match(None, "system_prompt_changed")
-                return Match(known, None) if _same_thinking(known, chat.messages) else Match(None, "other")
+            same = self._by_calls.get(digests_of_calls[count + 1])
+            if same is not None:
+                same = [known for known in same if known.tools == tools]
+                reserialized = any(not echo.agreement(known.trail).clashes for known in same)
+                return "tool_call_reserialized" if reserialized else "other" if same else "system_prompt_changed"
         alone = _without_system(chat.messages)
-        digests_alone = chain(alone)
-        if any(digests_alone[count + 1] in self._by_dialogue_alone for count in _replies_from_the_last(alone)):
-            return Match(None, "system_prompt_changed")
+        digests_alone = chain(alone, arguments=False)
+        if any(digests_alone[count + 1] in self._by_calls_alone for count in _replies_from_the_last(alone)):
+            return "system_prompt_changed"
         said = max((n for n, digest in enumerate(digests) if digest in self._said), default=0)
         # The same messages again, or fewer, are another sample; more that part from what was said are a rewriting.
-        return Match(None, "other" if 0 < said < len(chat.messages) else None)
+        return "other" if 0 < said < len(chat.messages) else None
 
-    def deepest_prefix(self, ids: Sequence[int]) -> KnownTurn | None:
-        """The longest known turn whose prompt and completion these ids begin with."""
+    def deepest_prefix(self, ids: Sequence[int], *, recorded: bool = False) -> KnownTurn | None:
+        """The longest known turn, or recorded one, whose prompt and completion these ids begin with."""
         data = array("i", ids).tobytes()
         hasher = hashlib.blake2b(digest_size=16)
         done = 0
@@ -139,7 +191,7 @@ class Session:
                 break
             hasher.update(data[done * 4 : length * 4])
             done = length
-            if hasher.digest() == known.token_digest:
+            if hasher.digest() == known.token_digest and (known.recorded or not recorded):
                 deepest = known
         return deepest
 
@@ -151,28 +203,23 @@ class Session:
             place = turn.message_count
             if turn.reply.reasoning and reasoning_of(messages[place]) is None:
                 messages[place]["reasoning_content"] = turn.reply.reasoning
-            turn = turn.parent
+            turn = turn.ancestor
         return ChatRequest(messages=messages, tools=chat.tools, chat_template_kwargs=chat.chat_template_kwargs)
 
 
-def dialogue_fingerprints(messages: Sequence[Mapping[str, object]]) -> list[bytes]:
-    """Fingerprints up to each assistant message, the last first: what a sampled completion in common is found by."""
+def dialogue_fingerprints(messages: Sequence[Mapping[str, object]]) -> list[tuple[int, bytes]]:
+    """Places of assistant messages and fingerprints up to them: what a sampled completion in common is found by."""
     digests = chain(messages, SEED)
-    return [digests[count + 1] for count in _replies_from_the_last(messages)]
+    return [(place, digests[place + 1]) for place in _replies_from_the_last(messages)]
 
 
 def _replies_from_the_last(messages: Sequence[Mapping[str, object]]) -> list[int]:
     return [n for n in range(len(messages) - 1, -1, -1) if messages[n].get("role") == "assistant"]
 
 
-def _same_thinking(known: KnownTurn, messages: Sequence[Mapping[str, object]]) -> bool:
-    turn: KnownTurn | None = known
-    while turn is not None and turn.reply is not None:
-        sent = reasoning_of(messages[turn.message_count])
-        if sent is not None and sent.strip() != (turn.reply.reasoning or "").strip():
-            return False
-        turn = turn.parent
-    return True
+def rank(agreement: Agreement, place: int, trail: Trail, turn_id: str, likely: bool) -> tuple[object, ...]:
+    """Orders turns that a request may continue; the greatest is the one it does. `likely`: by what is not said."""
+    return (agreement.call_ids, place, -agreement.clashes, likely, agreement.alike, not trail.continued, turn_id)
 
 
 def _is_system(message: Mapping[str, object]) -> bool:

@@ -4,19 +4,30 @@ import asyncio
 import hashlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, cast
 
 from uuid_utils import uuid7
 
 from collector.caller import Caller
 from collector.conversation import Call, Reply, ToolCall, tool_calls_of
+from collector.echo import Agreement, Echo, Trail
 from collector.ports import Past, PastTurn
 from collector.records import ChatRequest
-from collector.session import KnownTurn, Session, dialogue_fingerprints
+from collector.session import KnownTurn, Session, dialogue_fingerprints, rank
 
 _RECENT_SESSIONS = 64
 _COMPLETIONS_PER_SESSION = 32
+_ALIKE = 1024
+
+
+class _Candidate(NamedTuple):
+    """A turn that a request may continue; it outlives its session's stay in memory."""
+
+    session_id: str
+    turn_id: str
+    trail: Trail
 
 
 class SessionIndex:
@@ -31,7 +42,8 @@ class SessionIndex:
         self._tokens = 0
         self._stored: set[str] = set()
         self._unread_scopes: dict[str, list[str]] | None = None
-        self._by_completion: OrderedDict[tuple[str, bytes], str] = OrderedDict()
+        self._by_completion: OrderedDict[tuple[str, bytes], dict[tuple[str, str], _Candidate]] = OrderedDict()
+        self._candidates = 0
         self._reading = asyncio.Lock()
 
     async def warm(self) -> None:
@@ -55,15 +67,40 @@ class SessionIndex:
         session = await self._session(tenant, session_id, create=False)
         return session if session is not None and session.last_turn else None
 
+    @asynccontextmanager
+    async def holding(self, tenant: str, session_id: str) -> AsyncGenerator[Session | None]:
+        """The same, kept in memory until the end."""
+        session = await self.known(tenant, session_id)
+        if session is None:
+            yield None
+            return
+        session.in_flight += 1
+        try:
+            yield session
+        finally:
+            self.release(session)
+
     def remember(self, scope: str, session: Session, known: KnownTurn, chat: ChatRequest | None) -> None:
         """Adds a finished turn and makes it findable for calls without a session header."""
         fingerprint = session.add(known, chat)
         self._tokens += known.added
+        candidate = _Candidate(session.session_id, known.turn_id, known.trail)
         for key in (fingerprint, known.token_digest):
             if key is not None:
-                self._by_completion[scope, key] = session.session_id
-        while len(self._by_completion) > self._most_sessions * _COMPLETIONS_PER_SESSION:
-            self._by_completion.popitem(last=False)
+                self._add_candidate((scope, key), candidate)
+        while self._candidates > self._most_sessions * _COMPLETIONS_PER_SESSION:
+            self._candidates -= len(self._by_completion.popitem(last=False)[1])
+
+    def _add_candidate(self, key: tuple[str, bytes], candidate: _Candidate) -> None:
+        alike = self._by_completion.setdefault(key, {})
+        self._by_completion.move_to_end(key)
+        self._candidates -= len(alike)
+        # A session that was read back brings its turns again.
+        alike.pop(candidate[:2], None)
+        alike[candidate[:2]] = candidate
+        if len(alike) > _ALIKE:
+            del alike[next(iter(alike))]
+        self._candidates += len(alike)
 
     def release(self, session: Session) -> None:
         """Ends a call's hold on its session; evicts what has not been used for longest."""
@@ -115,42 +152,69 @@ class SessionIndex:
         for turn in sorted((turn for turn in turns if turn.tenant == tenant), key=lambda turn: turn.turn):
             session.last_turn = max(session.last_turn, turn.turn)
             if turn.completion_ids:
-                known = recall(turn, session.deepest_prefix(turn.prompt_ids))
+                ancestor = session.match(turn.chat).ancestor if turn.chat is not None else None
+                known = recall(turn, session.deepest_prefix(turn.prompt_ids), ancestor)
                 self.remember(_scope_of(session_id) or "", session, known, turn.chat)
+        session.declared.update(await asyncio.to_thread(self._past.declared, tenant, session_id))
         return session
 
     async def _by_common_completion(self, caller: Caller, call: Call) -> str | None:
         found = self._search(caller.scope, call)
-        if found is not None or not _has_history(call):
-            return found
+        if found is None and _has_history(call):
+            await self._read_recent(caller)
+            found = self._search(caller.scope, call)
+        while found is not None and (caller.tenant, found.session_id) not in self._sessions:
+            await self._session(caller.tenant, found.session_id)
+            # While it was read another call may have continued the turn.
+            found = self._search(caller.scope, call)
+        if found is not None and call.chat is None:
+            found.trail.continued = True
+        return None if found is None else found.session_id
+
+    async def _read_recent(self, caller: Caller) -> None:
+        """Reads back the sessions of this tenant and key that were active last before a restart."""
         async with self._reading:
             await self._list_stored()
             assert self._unread_scopes is not None
-            unread = sorted(self._unread_scopes.pop(caller.scope, []))[-_RECENT_SESSIONS:]
+            unread = self._unread_scopes.pop(caller.scope, [])[-_RECENT_SESSIONS:]
             for session_id in unread:
                 key = (caller.tenant, session_id)
                 if key not in self._sessions:
                     self._sessions[key] = await self._load(caller.tenant, session_id)
-        return self._search(caller.scope, call) if unread else None
 
-    def _search(self, scope: str, call: Call) -> str | None:
-        keys = dialogue_fingerprints(call.chat.messages) if call.chat is not None else self._token_keys(call.prompt_ids)
-        return next((found for key in keys if (found := self._by_completion.get((scope, key))) is not None), None)
+    def _search(self, scope: str, call: Call) -> _Candidate | None:
+        """The turn that the call continues, chosen as `Session.match` chooses among the turns of one session.
 
-    def _token_keys(self, ids: Sequence[int]) -> list[bytes]:
-        """Fingerprints of the prompt up to each stop token, the longest first."""
+        What no client named goes first: a run that names its session goes on naming it.
+        """
+        messages = call.chat.messages if call.chat is not None else ()
+        keys = dialogue_fingerprints(messages) if call.chat is not None else self._token_keys(call.prompt_ids)
+        echo = Echo(messages) if call.chat is not None else None
+
+        def standing(candidate: tuple[int, _Candidate]) -> tuple[object, ...]:
+            place, found = candidate
+            agreement = Agreement() if echo is None else echo.agreement(found.trail)
+            return rank(agreement, place, found.trail, found.turn_id, _scope_of(found.session_id) is not None)
+
+        candidates = [
+            (place, found) for place, key in keys for found in self._by_completion.get((scope, key), {}).values()
+        ]
+        return max(candidates, key=standing)[1] if candidates else None
+
+    def _token_keys(self, ids: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Lengths and fingerprints of the prompt up to each stop token."""
         data = array("i", ids).tobytes()
         hasher = hashlib.blake2b(digest_size=16)
-        done, keys = 0, list[bytes]()
+        done, keys = 0, list[tuple[int, bytes]]()
         for place, token in enumerate(ids, start=1):
             if token in self._stop_ids:
                 hasher.update(data[done * 4 : place * 4])
                 done = place
-                keys.append(hasher.digest())
-        return keys[::-1]
+                keys.append((place, hasher.digest()))
+        return keys
 
 
-def recall(turn: PastTurn, parent: KnownTurn | None) -> KnownTurn:
+def recall(turn: PastTurn, parent: KnownTurn | None, ancestor: KnownTurn | None = None) -> KnownTurn:
     """What is remembered of a stored turn."""
     return KnownTurn(
         turn_id=turn.turn_id,
@@ -159,6 +223,7 @@ def recall(turn: PastTurn, parent: KnownTurn | None) -> KnownTurn:
         completion_ids=turn.completion_ids,
         chat=turn.chat,
         reply=None if turn.reply is None else _reply(turn.reply),
+        ancestor=ancestor,
     )
 
 

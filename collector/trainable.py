@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from collector.engine.wire import GREEDY_BELOW
 from collector.records import Turn
 
 REASONS = {
@@ -14,7 +15,7 @@ REASONS = {
     "length_mismatch": "ids and log-probabilities differ in number",
     "spans": "the weight-version spans do not cover every completion token exactly once",
     "not_finite": "a log-probability is not a finite number, or above 0",
-    "greedy": "temperature 0: mu is not what chose the tokens",
+    "greedy": "a temperature below 1e-6: mu is not what chose the tokens",
     "top_p": "nucleus sampling renormalises mu",
     "top_k": "top-k sampling renormalises mu",
     "min_p": "min-p sampling renormalises mu",
@@ -22,6 +23,7 @@ REASONS = {
     "logit_bias": "a bias changes the logits",
     "constraint": "a grammar, a schema or a forbidden stop token masks the logits",
     "logprob_mode": "the log-probabilities are not those of softmax(logits / T)",
+    "prompt_lost": "damage took the prompt: found when the store is read, never at capture",
 }
 """Why a turn is not trainable: the value of `untrainable_reason`, and what it means. The first that holds is given."""
 
@@ -54,7 +56,7 @@ _RULES: dict[str, Callable[[Turn], bool]] = {
     "length_mismatch": lambda turn: len(turn.completion_ids) != len(turn.sampled_logprobs),
     "spans": lambda turn: not spans_cover(turn),
     "not_finite": lambda turn: not all(math.isfinite(value) and value <= 0 for value in turn.sampled_logprobs),
-    "greedy": lambda turn: turn.temperature is None or turn.temperature <= 0,
+    "greedy": lambda turn: turn.temperature is None or turn.temperature < GREEDY_BELOW,
     "top_p": lambda turn: _on(turn.top_p, (1.0,)),
     "top_k": lambda turn: _on(turn.top_k, (-1, 0)),
     "min_p": lambda turn: _on(turn.min_p, (0.0,)),
@@ -66,5 +68,6 @@ _RULES: dict[str, Callable[[Turn], bool]] = {
     "logit_bias": lambda turn: bool(turn.logit_bias),
     "constraint": lambda turn: turn.constraint is not None,
     "logprob_mode": lambda turn: turn.logprob_mode != "scaled",
+    "prompt_lost": lambda _: False,
 }
 assert _RULES.keys() == REASONS.keys()

@@ -3,22 +3,25 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any
 
 from collector.conversation import Outcome, Reply, ReplyEvent, TokensDelta, TurnName
 from collector.engine.wire import GenerateRequest, SamplingParams
-from collector.errors import EngineError, EngineUnavailable, StoreError
+from collector.errors import EngineError, EngineUnavailable, RecordRefused, StoreError
 from collector.metrics import Metrics
 from collector.parsing.detokenizer import Detokenizer
 from collector.parsing.reply import MARKERS, ReplyParser
 from collector.parsing.stop_strings import StopStrings
 from collector.ports import Engine, Journal
+from collector.receipts import Receipts
 from collector.records import FinishReason, Turn
 from collector.refusal import Refusal
 from collector.rendering.tokenizer import ChatTokenizer
-from collector.turn_record import Plan, Sampled, turn_record
+from collector.session import KnownTurn
+from collector.turn_record import Plan, Sampled, storable, turn_record
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +43,8 @@ class TurnInProgress:
         thinking_open: bool,
         metrics: Metrics,
         must_record: bool,
-        ended: Callable[[Turn, Reply | None], None],
+        receipts: Receipts,
+        ended: Callable[[Turn, Reply | None], KnownTurn | None],
         settled: Callable[[], None],
     ) -> None:
         self.plan = plan
@@ -52,11 +56,14 @@ class TurnInProgress:
         self._tokenizer = tokenizer
         self._metrics = metrics
         self._must_record = must_record
+        self._receipts = receipts
         self._ended = ended
         self._settled = settled
         self._sampled = Sampled()
         self._started = perf_counter()
         self._over = False
+        self._released = False
+        self._storing: asyncio.Task[bool] | None = None
         self._by_ids = plan.call.chat is None
         hidden = () if self._by_ids else _hidden_ids(tokenizer)
         self._detokenizer = Detokenizer(tokenizer, hidden_ids=hidden)
@@ -68,6 +75,7 @@ class TurnInProgress:
         async with aclosing(self._engine.generate(self._request())) as deltas:
             async for delta in deltas:
                 first = self._sampled.first_token_at is None
+                self._check_ids(delta.token_ids)
                 self._sampled.add(delta)
                 if first and delta.token_ids:
                     self._metrics.first_token.observe(perf_counter() - self._started)
@@ -124,15 +132,28 @@ class TurnInProgress:
         await self._store_incomplete(reason, {"error": {"status": refusal.status, "message": refusal.message}})
         return refusal
 
+    async def refuse(self, refusal: Refusal) -> Refusal:
+        """Records a call that is refused before the engine is asked."""
+        await self._store_incomplete("error", {"error": {"status": refusal.status, "message": refusal.message}})
+        return refusal
+
     async def abandon(self) -> None:
         """Records a reply that the client did not wait for; nothing more if it has been recorded already."""
         if not self._over:
             await self._store_incomplete("client_gone", None)
 
     async def settle(self) -> None:
-        """Records what a fault of the collector's own cut off; nothing more if it has been recorded already."""
-        if not self._over:
-            await self._store_incomplete("error", {"error": {"status": 500, "message": "internal error"}})
+        """Records what a fault of the collector's own cut off, if it is not on record, and lets the turn go."""
+        try:
+            if not self._over:
+                # The fault may be one of reading the reply, so it is left as ids.
+                error = {"error": {"status": 500, "message": "internal error"}}
+                turn = turn_record(self.plan, self._sampled, finish_reason="error", complete=False, response=error)
+                await self._store(turn, None)
+        finally:
+            # A record under way lets the turn go once it is known whether it is durable.
+            if self._storing is None:
+                self._release()
 
     async def _store_incomplete(self, reason: FinishReason, error: dict[str, Any] | None) -> None:
         response, reply = error, None
@@ -145,21 +166,64 @@ class TurnInProgress:
 
     async def _store(self, turn: Turn, reply: Reply | None) -> bool:
         started = perf_counter()
-        self._over = True
         self._count(turn)
         acknowledgement = self._journal.append(turn)
-        # The session knows the turn before the client can continue it.
-        self._ended(turn, reply)
+        self._over = True
+        known: KnownTurn | None = None
+        try:
+            # The session knows the turn before the client can continue it.
+            known = self._ended(turn, reply)
+        finally:
+            # A client that leaves now changes nothing of what is counted and known.
+            self._storing = asyncio.create_task(self._durable(turn, known, acknowledgement, started))
+            if known is not None:
+                known.storing = self._storing
+            recorded = await asyncio.shield(self._storing)
+        return recorded
+
+    async def _durable(self, turn: Turn, known: KnownTurn | None, acknowledgement: Future[Any], started: float) -> bool:
+        try:
+            recorded = await self._acknowledged(turn, acknowledgement)
+            if not recorded and known is not None:
+                known.recorded = False
+        finally:
+            if known is not None:
+                known.storing = None
+            self._release()
+        if recorded:
+            self._receipts.add(turn)
+            self._metrics.durable.observe(perf_counter() - started)
+        return recorded
+
+    async def _acknowledged(self, turn: Turn, acknowledgement: Future[Any]) -> bool:
         try:
             await asyncio.wrap_future(acknowledgement)
+        except RecordRefused as error:
+            if (rest := storable(turn, error)) is not None:
+                return await self._acknowledged(rest, self._journal.append(rest))
+            return self._unrecorded(turn, error)
         except StoreError as error:
-            self._metrics.unrecorded.labels("turns").inc()
-            _log.error("turn %s was not recorded: %s", turn.turn_id, error)
-            return False
-        finally:
-            self._settled()
-        self._metrics.durable.observe(perf_counter() - started)
+            return self._unrecorded(turn, error)
         return True
+
+    def _unrecorded(self, turn: Turn, error: StoreError) -> bool:
+        self._metrics.unrecorded.labels("turns").inc()
+        _log.error("turn %s was not recorded: %s", turn.turn_id, error)
+        return False
+
+    def _release(self) -> None:
+        if not self._released:
+            self._released = True
+            self._settled()
+
+    def _check_ids(self, ids: list[int]) -> None:
+        """An id that the vocabulary does not have must not get into the prompts that continue the turn."""
+        for index in ids:
+            if not 0 <= index < 2**31 or self._tokenizer.backend.id_to_token(index) is None:
+                raise EngineError(
+                    f"the engine sampled id {index}, expected one of the tokenizer's {self._tokenizer.size()} ids; "
+                    "check that it serves this model"
+                )
 
     def _read(self, ids: list[int], logprobs: list[float]) -> list[ReplyEvent]:
         if self._by_ids:
@@ -201,7 +265,8 @@ class TurnInProgress:
         if turn.break_kind is not None:
             self._metrics.breaks.labels(turn.break_kind).inc()
         self._metrics.tokens.labels("prompt").inc(len(turn.prompt_ids))
-        self._metrics.tokens.labels("cached").inc(turn.cached_tokens or 0)
+        if turn.cached_tokens is not None:
+            self._metrics.tokens.labels("cached").inc(turn.cached_tokens)
         self._metrics.tokens.labels("completion").inc(len(turn.completion_ids))
 
 

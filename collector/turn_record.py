@@ -1,5 +1,7 @@
 """The record of a turn, built from what was asked, what was sampled and how it ended."""
 
+import logging
+import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -7,10 +9,17 @@ import msgspec
 
 from collector.caller import Caller
 from collector.conversation import Call
-from collector.engine.wire import Delta, Finish, Span
+from collector.engine.wire import GREEDY_BELOW, Delta, Finish, Span
+from collector.errors import StoreError
 from collector.ports import Target
 from collector.records import FinishReason, Link, LogprobMode, Turn, VersionSpan
+from collector.store.codec import unstorable_fields
 from collector.trainable import untrainable_reason
+
+_log = logging.getLogger(__name__)
+
+# A whole number as Python writes it, and no longer than the largest of 64 bits.
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class Plan(NamedTuple):
@@ -57,11 +66,15 @@ class Sampled:
             self.finish, self.spans = delta.finish, delta.spans
 
     def version_spans(self) -> list[VersionSpan]:
-        """The spans in the store's terms: a label that is a whole number is one."""
-        return [
-            VersionSpan(version=int(s.version) if s.version.isdecimal() else s.version, start=s.start, end=s.end)
-            for s in self.spans
-        ]
+        """The spans in the store's terms."""
+        return [VersionSpan(version=_version(span.version), start=span.start, end=span.end) for span in self.spans]
+
+
+def _version(label: str) -> int | str:
+    """The label as a number where the number is written just like it; any other label stays as it is."""
+    if not _NUMBER.fullmatch(label) or not -(2**63) <= int(label) < 2**63:
+        return label
+    return int(label)
 
 
 def turn_record(
@@ -91,8 +104,7 @@ def turn_record(
         prompt_ids=plan.prompt_ids,
         completion_ids=sampled.ids,
         sampled_logprobs=sampled.logprobs,
-        # Greedy log-probabilities are those at T = 1 (SGLang 0.5.23, measured).
-        logprob_mode="raw" if sampling.temperature == 0 and plan.logprob_mode == "scaled" else plan.logprob_mode,
+        logprob_mode=_logprob_mode(plan),
         weight_versions=sampled.version_spans(),
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -113,3 +125,27 @@ def turn_record(
     )
     reason = untrainable_reason(turn)
     return msgspec.structs.replace(turn, trainable=reason is None, untrainable_reason=reason)
+
+
+def _logprob_mode(plan: Plan) -> LogprobMode:
+    """What the engine reports for this way of sampling, where it divides by the temperature at all."""
+    sampling = plan.call.sampling
+    if plan.logprob_mode != "scaled":
+        return plan.logprob_mode
+    if sampling.temperature < GREEDY_BELOW:
+        return "raw"
+    # SGLang divides such a row's logits only if some row of its batch is not greedy (`srt/layers/sampler.py`).
+    return "unknown" if sampling.top_k == 1 and sampling.temperature != 1.0 else "scaled"
+
+
+def storable(turn: Turn, refused: StoreError) -> Turn | None:
+    """The turn without the values that the store refused, and so not to be trained on; None when nothing helps."""
+    without = unstorable_fields(turn)
+    if not without:
+        return None
+    _log.error("turn %s is recorded without %s: %s", turn.turn_id, ", ".join(without), refused)
+    message = f"not as it was: {', '.join(without)} could not be stored ({refused})"
+    said = {} if "response" in without else turn.response or {}
+    response = {**said, "error": {"status": 500, "message": message}}
+    rest = msgspec.structs.replace(turn, **{**without, "response": response}, finish_reason="error", complete=False)
+    return msgspec.structs.replace(rest, trainable=False, untrainable_reason=untrainable_reason(rest))

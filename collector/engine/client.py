@@ -10,8 +10,9 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
+from collector.engine.address import checked_address
+from collector.engine.engine_message import engine_message
 from collector.engine.event_stream import EventParser
-from collector.engine.refusal import engine_message
 from collector.engine.reply import ReplyReader
 from collector.engine.wire import Delta, GenerateRequest, ModelInfo, PauseMode, WeightUpdate, WorkerLoad
 from collector.errors import EngineError, EngineUnavailable
@@ -48,7 +49,7 @@ class EngineClient:
         idle_timeout_s: float = 600.0,
     ) -> None:
         """`idle_timeout_s` is the longest silence that is waited out; a paused engine is silent."""
-        self._url = url.rstrip("/")
+        self._url = checked_address(url)
         self._headers = {"authorization": f"Bearer {admin_key}"} if admin_key else {}
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s

@@ -1,11 +1,15 @@
 """From the events of one `/generate` reply to deltas, and the engine's contract checked on the way."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from collector.engine.wire import Delta, Finish, Span
+from collector.engine.wire import Count, Delta, Finish, Span, TokenId
 from collector.errors import EngineError
+
+# What a 32-bit float holds: a record keeps log-probabilities as such.
+_MOST = 3.4028234663852886e38
+_Logprob = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 
 
 class _Sampled(NamedTuple):
@@ -16,12 +20,12 @@ class _Sampled(NamedTuple):
 
 
 class _MetaInfo(msgspec.Struct, frozen=True):
-    completion_tokens: int | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens: Count | None = None
+    cached_tokens: Count | None = None
     finish_reason: Finish | None = None
-    output_token_logprobs: list[tuple[float, int, str | None]] = []
-    output_token_logprobs_length: int | None = None
+    output_token_logprobs: list[tuple[_Logprob, TokenId, str | None]] = []
+    output_token_logprobs_length: Count | None = None
     weight_versions: list[Span] | None = None
 
 
@@ -31,7 +35,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    output_ids: list[int] = []
+    output_ids: list[TokenId] = []
     meta_info: _MetaInfo | None = None
     error: _Refusal | None = None
 
@@ -84,7 +88,7 @@ class ReplyReader:
     def _decode(self, payload: bytes) -> _Event:
         try:
             return _DECODER.decode(payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._broken(f"an event that cannot be read ({error})", "the JSON of a /generate reply") from error
 
     def _new_tokens(self, ids: list[int], meta: _MetaInfo) -> list[_Sampled]:

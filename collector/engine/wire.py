@@ -5,11 +5,19 @@ explicit, so that its effective value can be stored. Source: `srt/managers/io_st
 `srt/sampling/sampling_params.py` of the sglang 0.5.23 wheel.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 PauseMode = Literal["abort", "retract", "in_place"]
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""An id as engines and records hold it: int32, not negative."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A number of tokens."""
+
+GREEDY_BELOW = 1e-6
+"""Temperatures below this are greedy, and the log-probabilities are then those at T = 1.
+Source: `_SAMPLING_EPS` and `SamplingParams.normalize` in `srt/sampling/sampling_params.py`."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +31,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Limit on sampled tokens. With the prompt it may not exceed the context: the engine refuses, and does not cut.
     SGLang also leaves the last two positions of the context empty, finishing with `length`."""
     temperature: float = 1.0
-    """Softmax temperature; 0 is greedy."""
+    """Softmax temperature; below GREEDY_BELOW it is greedy."""
     top_p: float = 1.0
     """Nucleus mass; 1 is off."""
     top_k: int = -1
@@ -89,7 +97,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """Why the engine ended the reply."""
 
     type: Literal["stop", "length", "abort"]
-    matched: int | str | None = None
+    matched: TokenId | str | None = None
     """The stop token id or stop string that matched."""
     length: int | None = None
     """The limit that was reached."""

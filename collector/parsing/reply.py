@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
 from collector.conversation import ReasoningDelta, Reply, ReplyEvent, TextDelta, ToolCall, ToolCallDelta
+from collector.nesting import DEEPEST, nested_deeper
 from collector.parsing.stop_strings import held_suffix
 
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -128,9 +129,11 @@ class ReplyParser:
             value = msgspec.json.decode(sampled.arguments)
             arguments = value if isinstance(value, str) else bytes(sampled.arguments).decode()
             inner = msgspec.json.decode(arguments) if isinstance(value, str) else value
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        # A model that runs away may nest deeper than can be read.
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return None
-        if not sampled.name or not isinstance(inner, dict):
+        # A client sends the call back, and what it sends is bounded.
+        if not sampled.name or not isinstance(inner, dict) or nested_deeper(cast(object, inner), DEEPEST):
             return None
         digest = hashlib.blake2b(f"{self._seed}:{len(self._calls)}".encode(), digest_size=12).hexdigest()
         return ToolCall(id=f"call_{digest}", name=sampled.name, arguments=arguments)

@@ -65,7 +65,7 @@ def _with_object_arguments(call: dict[str, Any]) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             parsed = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return call
         if isinstance(parsed, dict):
             return {**call, "function": {**function, "arguments": parsed}}

@@ -7,13 +7,12 @@ them, from the end of the reply on, is all that is encoded.
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from collector.conversation import (
     HistoryReasoning,
     Reply,
-    content_text,
     reasoning_of,
     tool_calls_of,
     without_reasoning,
@@ -53,6 +52,8 @@ class Break(NamedTuple):
 
 
 class _Marked(NamedTuple):
+    before: list[dict[str, Any]]
+    """The messages up to the reply, marks in place of what it said."""
     text: str
     start: int
     """Where the first mark stands."""
@@ -74,8 +75,7 @@ def extend(
         if strict is None:
             return Break(_what_the_template_dropped(chat, ancestor))
         lenient = strict
-    later = chat.messages[ancestor.message_count + 1 :]
-    new_ids = _encode_rest(renderer, lenient.text[lenient.end :], ancestor, later)
+    new_ids = _encode_rest(renderer, lenient, chat, ancestor)
     return Break("other") if new_ids is None else Extension(new_ids, lenient.text[-64:])
 
 
@@ -106,7 +106,7 @@ def _render_marked(
     renderer: Renderer,
     chat: ChatRequest,
     ancestor: Ancestor,
-    history: Sequence[Mapping[str, object]],
+    history: list[dict[str, Any]],
     *,
     thinking: bool,
 ) -> _Marked | None:
@@ -131,7 +131,7 @@ def _render_marked(
         return None
     places = [text.find(mark) for mark in (f"{word}C", f"{word}A0E")]
     start = min(place for place in places if place >= 0)
-    return _Marked(text, start, text.find(last) + len(last), f"{word}R" in text)
+    return _Marked([*history, reply], text, start, text.find(last) + len(last), f"{word}R" in text)
 
 
 def _what_the_template_dropped(chat: ChatRequest, ancestor: Ancestor) -> str:
@@ -142,36 +142,48 @@ def _what_the_template_dropped(chat: ChatRequest, ancestor: Ancestor) -> str:
     return "reasoning_stripped" if thought else "empty_think_block"
 
 
-def _encode_rest(
-    renderer: Renderer, rest: str, ancestor: Ancestor, later: Sequence[Mapping[str, object]]
-) -> list[int] | None:
+def _encode_rest(renderer: Renderer, marked: _Marked, chat: ChatRequest, ancestor: Ancestor) -> list[int] | None:
     """Ids of what follows the reply. Only at an added token is it certain that nothing merges across the seam."""
-    tokenizer = renderer.tokenizer
-    stop = ancestor.last_id if ancestor.last_id in tokenizer.added else None
-    if stop is not None and stop in tokenizer.stop_ids:
-        written = tokenizer.text_of(stop)
-        place = _end_of_turn(rest, written, ancestor, later)
-        if place is not None:
-            ids = tokenizer.encode(rest[place:])
-            return ids[1:] if ids[:1] == [stop] else None
+    tokenizer, rest = renderer.tokenizer, marked.text[marked.end :]
+    own = ancestor.last_id if ancestor.last_id in tokenizer.stop_ids & tokenizer.added.keys() else None
+    place = _end_of_turn(renderer, marked, chat, tokenizer.text_of(own)) if own is not None else None
+    if place is not None:
+        ids = tokenizer.encode(rest[place:])
+        return ids[1:] if ids[:1] == [own] else None
     # Cut by length or a stop string, or ended by another stop token: the template's whole closing follows.
-    places = [
-        place
-        for index in tokenizer.stop_ids & tokenizer.added.keys()
-        if (place := _end_of_turn(rest, tokenizer.text_of(index), ancestor, later)) is not None
-    ]
+    stops = (tokenizer.text_of(index) for index in tokenizer.stop_ids & tokenizer.added.keys())
+    places = [place for stop in stops if (place := _end_of_turn(renderer, marked, chat, stop)) is not None]
     if not places:
         return None
     ids = tokenizer.encode(rest[min(places) :])
     return ids if ids and ids[0] in tokenizer.added else None
 
 
-def _end_of_turn(rest: str, written: str, ancestor: Ancestor, later: Sequence[Mapping[str, object]]) -> int | None:
+def _end_of_turn(renderer: Renderer, marked: _Marked, chat: ChatRequest, stop: str) -> int | None:
     """Where the template ends the reply: at once, or after the closing of its last tool call."""
-    place = rest.find(written)
+    rest = marked.text[marked.end :]
+    place = rest.find(stop)
     if place < 0:
         return None
-    if not ancestor.reply.tool_calls:
+    if not tool_calls_of(marked.before[-1]):
         return place if not rest[:place].strip() else None
-    # A message that spells the token itself could be taken for the end of the reply.
-    return None if any(written in content_text(message) for message in later) else place
+    return place if _is_closing(renderer, marked, chat, rest[: place + len(stop)]) else None
+
+
+def _is_closing(renderer: Renderer, marked: _Marked, chat: ChatRequest, closing: str) -> bool:
+    """Whether this follows the tool calls whatever is said later, and so holds nothing of a later message."""
+    later = [_with_other_words(message) for message in chat.messages[len(marked.before) :]]
+    try:
+        text = renderer.text([*marked.before, *later], tools=chat.tools, variables=chat.chat_template_kwargs)
+    except RenderError:
+        return False
+    return text.startswith(marked.text[: marked.end] + closing)
+
+
+def _with_other_words(message: Mapping[str, object]) -> dict[str, object]:
+    word = f"MARK{secrets.token_hex(12)}"
+    calls = [
+        {**call, "function": {**call.get("function", {}), "arguments": {"mark": word}}}
+        for call in tool_calls_of(message)
+    ]
+    return {**without_reasoning(message), "content": word, **({"tool_calls": calls} if calls else {})}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, cast
 from jinja2 import TemplateError, TemplateSyntaxError
 
 from collector.errors import UserError
+from collector.model_json import read_json
 from collector.rendering.sandbox import ChatSandbox
-from collector.rendering.tokenizer import read_json
 
 Message = Mapping[str, object]
 

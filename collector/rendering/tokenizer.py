@@ -1,12 +1,12 @@
 """The model folder's tokenizer: text to ids and back, without transformers."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
 from tokenizers import Tokenizer
 
 from collector.errors import UserError
+from collector.model_json import read_json
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -37,7 +37,7 @@ class ChatTokenizer:
             raise UserError(f"{folder} holds no tokenizer.json; give a Hugging Face model folder with a fast tokenizer")
         try:
             backend = Tokenizer.from_file(str(path))
-        except Exception as error:
+        except Exception as error:  # tokenizers raises no narrower one
             raise UserError(f"{path} is not a tokenizer this version can read: {error}") from error
         names = _special_names(read_json(folder / "special_tokens_map.json"))
         names |= _special_names(read_json(folder / "tokenizer_config.json"))
@@ -64,17 +64,6 @@ class ChatTokenizer:
     def size(self) -> int:
         """Number of ids, added tokens included."""
         return self.backend.get_vocab_size(with_added_tokens=True)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a model folder; empty when the file is not there."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}; download the model folder again") from error
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _special_names(settings: dict[str, Any]) -> dict[str, str]:

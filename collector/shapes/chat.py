@@ -18,7 +18,17 @@ from collector.conversation import (
 from collector.records import ChatRequest
 from collector.refusal import Refusal
 from collector.shapes.problem import problem
-from collector.shapes.reading import at_least, bias_of, check_messages, in_range, read_body, seed_of
+from collector.shapes.reading import (
+    at_least,
+    bias_of,
+    check_depth,
+    check_messages,
+    in_range,
+    read_body,
+    seed_of,
+    shortened,
+    top_k_of,
+)
 
 _MOST_STOPS = 16
 
@@ -66,6 +76,7 @@ class ChatExchange:
         _refuse_unsupported(request)
         check_messages(request.messages)
         _check_tools(request.tools)
+        check_depth("chat_template_kwargs", request.chat_template_kwargs)
         self.stream = bool(request.stream)
         self._usage = request.stream_options is not None and bool(request.stream_options.include_usage)
         self._head = b""
@@ -158,12 +169,14 @@ def _finish_reason(outcome: Outcome) -> str:
 
 def _usage(outcome: Outcome) -> dict[str, object]:
     completion = len(outcome.completion_ids)
-    return {
+    usage: dict[str, object] = {
         "prompt_tokens": outcome.prompt_tokens,
         "completion_tokens": completion,
         "total_tokens": outcome.prompt_tokens + completion,
-        "prompt_tokens_details": {"cached_tokens": outcome.cached_tokens or 0},
     }
+    if outcome.cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": outcome.cached_tokens}
+    return usage
 
 
 def _sampling(request: _Body) -> Sampling:
@@ -171,18 +184,17 @@ def _sampling(request: _Body) -> Sampling:
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     if len(stops) > _MOST_STOPS:
         raise Refusal.invalid(f"stop has {len(stops)} strings, expected at most {_MOST_STOPS}", param="stop")
-    top_k = at_least("top_k", request.top_k, -1)
     return Sampling(
         max_tokens=at_least("max_completion_tokens" if request.max_tokens is None else "max_tokens", limit, 1),
         temperature=in_range("temperature", request.temperature, 0, 100, 1),
         top_p=in_range("top_p", request.top_p, 1e-9, 1, 1),
-        top_k=top_k or -1,
+        top_k=top_k_of(request.top_k),
         min_p=in_range("min_p", request.min_p, 0, 1, 0),
         presence_penalty=in_range("presence_penalty", request.presence_penalty, -2, 2, 0),
         frequency_penalty=in_range("frequency_penalty", request.frequency_penalty, -2, 2, 0),
         repetition_penalty=in_range("repetition_penalty", request.repetition_penalty, 1e-9, 2, 1),
         logit_bias=bias_of(request.logit_bias),
-        seed=seed_of(request.seed),
+        seed=seed_of("seed", request.seed),
         stop=tuple(stop for stop in stops if stop),
         stop_token_ids=tuple(request.stop_token_ids or ()),
         ignore_eos=bool(request.ignore_eos),
@@ -191,7 +203,9 @@ def _sampling(request: _Body) -> Sampling:
 
 def _refuse_unsupported(request: _Body) -> None:
     if request.n not in (None, 1):
-        raise _unsupported("n", f"is {request.n}, expected 1: every sample is a turn of its own; send n requests")
+        raise _unsupported(
+            "n", f"is {shortened(request.n)}, expected 1: every sample is a turn of its own; send n requests"
+        )
     if request.logprobs or request.top_logprobs:
         raise _unsupported("logprobs", "are not sent to clients: they are recorded; read them from the store")
     if request.functions:
@@ -208,6 +222,7 @@ def _unsupported(param: str, found: str) -> Refusal:
 
 def _check_tools(tools: Sequence[dict[str, Any]] | None) -> None:
     for place, tool in enumerate(tools or ()):
+        check_depth(f"tools[{place}]", tool)
         function = tool.get("function")
         named = isinstance(function, dict) and isinstance(cast(dict[str, Any], function).get("name"), str)
         if tool.get("type") != "function" or not named:

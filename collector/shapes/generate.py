@@ -8,7 +8,7 @@ import msgspec
 from collector.conversation import Call, Outcome, ReplyEvent, Sampling, TokensDelta, TurnName
 from collector.refusal import Refusal
 from collector.shapes.problem import problem
-from collector.shapes.reading import at_least, bias_of, in_range, read_body, seed_of
+from collector.shapes.reading import at_least, bias_of, in_range, read_body, seed_of, shortened, top_k_of
 
 _CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag")
 
@@ -115,11 +115,12 @@ class GenerateExchange:
             "finish_reason": finish,
             "prompt_tokens": outcome.prompt_tokens,
             "completion_tokens": len(outcome.completion_ids),
-            "cached_tokens": outcome.cached_tokens,
             "weight_versions": [
                 {"version": str(span.version), "start": span.start, "end": span.end} for span in outcome.weight_versions
             ],
         }
+        if outcome.cached_tokens is not None:
+            meta["cached_tokens"] = outcome.cached_tokens
         if self._logprobs:
             meta["output_token_logprobs_length"] = len(outcome.logprobs)
         return meta
@@ -138,20 +139,19 @@ def _sampling(params: _SamplingParams) -> Sampling:
         if getattr(params, name) is not None:
             raise Refusal.invalid(f"{name} would constrain sampling, which is not supported; leave it out", param=name)
     if params.n not in (None, 1):
-        raise Refusal.invalid(f"n is {params.n}, expected 1: every sample is a turn of its own", param="n")
+        raise Refusal.invalid(f"n is {shortened(params.n)}, expected 1: every sample is a turn of its own", param="n")
     stops = [params.stop] if isinstance(params.stop, str) else params.stop or []
-    top_k = at_least("top_k", params.top_k, -1)
     return Sampling(
         max_tokens=at_least("max_new_tokens", params.max_new_tokens, 1),
         temperature=in_range("temperature", params.temperature, 0, 100, 1),
         top_p=in_range("top_p", params.top_p, 1e-9, 1, 1),
-        top_k=-1 if not top_k or top_k >= 2**30 else top_k,
+        top_k=top_k_of(params.top_k),
         min_p=in_range("min_p", params.min_p, 0, 1, 0),
         presence_penalty=in_range("presence_penalty", params.presence_penalty, -2, 2, 0),
         frequency_penalty=in_range("frequency_penalty", params.frequency_penalty, -2, 2, 0),
         repetition_penalty=in_range("repetition_penalty", params.repetition_penalty, 1e-9, 2, 1),
         logit_bias=bias_of(params.logit_bias),
-        seed=seed_of(params.sampling_seed),
+        seed=seed_of("sampling_seed", params.sampling_seed),
         stop=tuple(stop for stop in stops if stop),
         stop_token_ids=tuple(params.stop_token_ids or ()),
         ignore_eos=bool(params.ignore_eos),

@@ -1,5 +1,6 @@
 """Reads request bodies: JSON of the declared types, finite numbers, values in range."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -7,10 +8,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from collector.nesting import DEEPEST, nested_deeper
 from collector.refusal import Refusal
 
 _Body = TypeVar("_Body")
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
+_WHOLE_VOCABULARY = 2**30
+_MOST_DIGITS = 40
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -27,7 +31,11 @@ def read_body(body: bytes, kind: type[_Body]) -> _Body:
             code="invalid_type",
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal.invalid(f"the body is not valid JSON: {error}", code="invalid_json") from error
+        surrogate = " (perhaps a lone surrogate, which no text can hold)" if b"\\ud" in body.lower() else ""
+        raise Refusal.invalid(
+            f"the body is not valid JSON: {error}{surrogate}; expected valid JSON, nested at most {DEEPEST} deep",
+            code="invalid_json",
+        ) from error
 
 
 def in_range(name: str, value: float | None, low: float, high: float, default: float) -> float:
@@ -40,17 +48,29 @@ def in_range(name: str, value: float | None, low: float, high: float, default: f
 
 
 def at_least(name: str, value: int | None, low: int) -> int | None:
-    """A whole number not below a bound."""
-    if value is not None and value < low:
-        raise Refusal.invalid(f"{name} is {value}, expected {low} or more", param=name, code="invalid_value")
+    """A whole number of 64 bits, as records keep it, not below a bound."""
+    if value is not None and not low <= value < 2**63:
+        raise Refusal.invalid(
+            f"{name} is {shortened(value)}, expected {low} to {2**63 - 1}", param=name, code="invalid_value"
+        )
     return value
 
 
-def seed_of(value: int | None) -> int | None:
+def seed_of(name: str, value: int | None) -> int | None:
     """A seed that engines take."""
-    if value is not None and not -(2**63) <= value < 2**63:
-        raise Refusal.invalid(f"seed is {value}, expected a 64-bit integer", param="seed", code="invalid_value")
-    return value
+    return at_least(name, value, -(2**63))
+
+
+def top_k_of(value: int | None) -> int:
+    """A number of candidates; -1, which is off, for what SGLang takes for the whole vocabulary."""
+    top_k = at_least("top_k", value, -1)
+    return -1 if not top_k or top_k >= _WHOLE_VOCABULARY else top_k
+
+
+def shortened(value: float) -> str:
+    """A number for a message, however many digits it has."""
+    text = str(value)
+    return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}… ({len(text)} digits)"
 
 
 def bias_of(bias: Mapping[str, float] | None) -> dict[str, float] | None:
@@ -66,12 +86,23 @@ def bias_of(bias: Mapping[str, float] | None) -> dict[str, float] | None:
     return {token: float(value) for token, value in bias.items()}
 
 
+def check_depth(name: str, value: object) -> None:
+    """Refuses what is nested deeper than rendering and records take."""
+    if nested_deeper(value, DEEPEST):
+        raise Refusal.invalid(
+            f"{name} is nested more than {DEEPEST} lists and objects deep, expected at most {DEEPEST}; flatten it",
+            param=name,
+            code="too_deep",
+        )
+
+
 def check_messages(messages: list[dict[str, Any]]) -> None:
     """Refuses what no template could render: unknown roles, contents that are not text, malformed tool calls."""
     if not messages:
         raise Refusal.invalid("messages is empty, expected at least one", param="messages", code="invalid_value")
     for place, message in enumerate(messages):
         where = f"messages[{place}]"
+        check_depth(where, message)
         if message.get("role") not in _ROLES:
             found = message.get("role")
             raise _wrong(f"{where}.role", f"is {str(found)[:40]!r}, expected one of {', '.join(_ROLES)}")
@@ -107,6 +138,23 @@ def _check_tool_calls(where: str, calls: Any) -> None:  # Any: JSON as it came
         named = cast(dict[str, Any], function)
         if not isinstance(named.get("name"), str) or not isinstance(named.get("arguments", ""), str):
             raise _wrong(f"{where}.tool_calls[{place}].function", "expected name and arguments as text")
+        _check_arguments(f"{where}.tool_calls[{place}].function.arguments", named.get("arguments", ""))
+
+
+def _check_arguments(where: str, arguments: str) -> None:
+    """Refuses JSON that cannot be rendered; text that is no JSON is the template's to judge."""
+    if "\\u" not in arguments and arguments.count("[") + arguments.count("{") <= DEEPEST:
+        return
+    try:
+        value = json.loads(arguments)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(where, "holds a lone surrogate, expected escapes of whole characters") from error
+    except RecursionError as error:
+        raise _wrong(where, f"is nested too deeply, expected at most {DEEPEST} lists and objects") from error
+    except ValueError:
+        return
+    check_depth(where, value)
 
 
 def _wrong(param: str, found: str) -> Refusal:

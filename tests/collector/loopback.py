@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -17,6 +18,7 @@ from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
 from collector.ports import Journal, Past
 from collector.rendering.renderer import Renderer
 from collector.routes import RegistryRoutes
+from collector.served_model import ServedModel
 from collector.store.registry_rows import RegistrySnapshot
 
 
@@ -39,6 +41,7 @@ async def serve(
     config: CollectorConfig | None = None,
     context_tokens: int = 32_768,
     routes: RegistryRoutes | None = None,
+    served_model: ServedModel | None = None,
 ) -> AsyncGenerator[Served]:
     """A collector on a free loopback port."""
     kept = MemoryJournal() if journal is None else journal
@@ -52,6 +55,7 @@ async def serve(
         past=past or MemoryPast(),
         routes=routes or RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
+        served=served_model or ServedModel(engine, Path("scripted")),
     )
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))

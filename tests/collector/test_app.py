@@ -10,9 +10,10 @@ import aiohttp
 import openai
 import pytest
 
+from collector.app import TurnEndpoint
 from collector.config import CollectorConfig
 from collector.engine.wire import Finish
-from collector.errors import EngineError, EngineUnavailable
+from collector.errors import EngineError, EngineUnavailable, StoreError
 from collector.fakes import MemoryJournal, Pause, ScriptedEngine, deltas
 from collector.keys import sha256_of
 from collector.rendering.renderer import Renderer
@@ -24,6 +25,33 @@ TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}
 ]
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Oslo"}}\n</tool_call>'
+
+
+ARGUMENTS = "messages[0].tool_calls[0].function.arguments"
+ODD_ARGUMENTS = [
+    '{"a": "\\ud800"}',
+    '{"\\udc00": 1}',
+    '{"a": [{"b": "x\\uD800y"}]}',
+    f'{{"a": {"[" * 64}{"]" * 64}}}',
+    f'{{"a": {"[" * 5_000}{"]" * 5_000}}}',
+    "[" * 100_000,
+]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    inner: Any = 1
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+def called(arguments: str) -> list[dict[str, Any]]:
+    """A history in which a tool was called with these arguments."""
+    function = {"name": "get_weather", "arguments": arguments}
+    return [
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    ]
 
 
 @asynccontextmanager
@@ -208,6 +236,20 @@ async def test_a_stop_string_is_not_shown_and_its_tokens_are_kept(qwen3: Rendere
         ({"logit_bias": {"9" * 40: 1}}, "logit_bias"),
         ({"logit_bias": {"999999": 1}}, "logit_bias"),
         ({"stop_token_ids": [2**40]}, "stop_token_ids"),
+        ({"stop_token_ids": [2**70]}, "stop_token_ids"),
+        ({"top_k": 2**63}, "top_k"),
+        ({"top_k": 2**70}, "top_k"),
+        ({"top_k": -2}, "top_k"),
+        ({"max_tokens": 2**63}, "max_tokens"),
+        ({"max_completion_tokens": 2**70}, "max_completion_tokens"),
+        ({"seed": -(2**63) - 1}, "seed"),
+        ({"n": 2**70}, "n"),
+        ({"logit_bias": {"1": 1e308}}, "logit_bias[1]"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"chat_template_kwargs": nested(65)}, "chat_template_kwargs"),
+        ({"messages": [{"role": "user", "content": "x", "extra": nested(64)}]}, "messages[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": nested(63)}}]}, "tools[0]"),
+        *(({"messages": called(arguments)}, ARGUMENTS) for arguments in ODD_ARGUMENTS),
     ],
 )
 async def test_a_wrong_request_is_told_what_is_wrong(qwen3: Renderer, change: dict[str, Any], param: str) -> None:
@@ -576,3 +618,263 @@ async def test_deeply_nested_tools_are_refused_and_never_break_the_server(small:
             status, _, answer = await post(served, "/v1/chat/completions", body)
             assert status in (200, 400), answer
             assert served.collector.capture.running == 0
+
+
+async def metric(served: Served, line: str) -> float | None:
+    """The value of one line of /metrics; None when it is not there."""
+    async with aiohttp.ClientSession() as session, session.get(f"{served.url}/metrics") as answer:
+        lines = dict(text.rsplit(" ", 1) for text in (await answer.text()).splitlines() if text[0] != "#")
+    return float(lines[line]) if line in lines else None
+
+
+async def test_cached_tokens_that_the_engine_does_not_tell_are_left_out_and_not_counted(small: Renderer) -> None:
+    ids = small.tokenizer.encode(f"a{END}")
+    told = [None, 0, 5]
+    engine = ScriptedEngine(*(lambda _, n=n: deltas(ids, cached_tokens=n) for n in [*told, *told, *told]))
+    async with serve(small, engine) as served:
+        request = {"model": "model", "messages": HI}
+        usages = [(await post(served, "/v1/chat/completions", request))[2]["usage"] for _ in told]
+        assert [usage.get("prompt_tokens_details") for usage in usages] == [
+            None,
+            {"cached_tokens": 0},
+            {"cached_tokens": 5},
+        ]
+        assert "prompt_tokens_details" not in usages[0]
+        streamed = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        texts = [(await post(served, "/v1/chat/completions", streamed))[2] for _ in told]
+        assert ["cached_tokens" in text for text in texts] == [False, True, True]
+        metas = [(await post(served, "/generate", {"input_ids": ids}))[2]["meta_info"] for _ in told]
+        assert [meta.get("cached_tokens", "absent") for meta in metas] == ["absent", 0, 5]
+        assert [turn.cached_tokens for turn in served.journal.turns] == [*told, *told, *told]
+        assert await metric(served, 'roundhouse_tokens_total{kind="cached"}') == 15
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("failure", "status", "code"), FAILURES)
+async def test_a_refusal_after_the_dispatch_is_counted_once(
+    small: Renderer, failure: EngineError, status: int, code: str, stream: bool
+) -> None:
+    async with serve(small, ScriptedEngine(lambda _: [failure])) as served:
+        await post(served, "/v1/chat/completions", {"model": "model", "messages": HI, "stream": stream})
+        assert await refusals(served) == {str(status): 1.0}
+
+
+async def refusals(served: Served) -> dict[str, float]:
+    """Counted refusals by status."""
+    family = next(f for f in served.collector.metrics.registry.collect() if f.name == "roundhouse_refusals")
+    return {s.labels["status"]: s.value for s in family.samples if s.name.endswith("_total")}
+
+
+async def test_every_answer_that_is_an_error_is_counted(small: Renderer) -> None:
+    ids = small.tokenizer.encode(f"a{END}")
+    journal = MemoryJournal()
+
+    def script(request: Any) -> Any:
+        journal.failure = "disk full"
+        return deltas(ids)
+
+    config = CollectorConfig(on_store_failure="refuse", keys={sha256_of("key"): "a"})
+    mine = {"authorization": "Bearer key"}
+    async with serve(small, ScriptedEngine(script), journal=journal, config=config) as served:
+        await post(served, "/v1/chat/completions", {"model": "model", "messages": HI}, **mine)
+        assert await refusals(served) == {"503": 1.0}
+        journal.failure = None
+        status, _, answer = await post(served, "/v1/feedback", b"{}", **mine)
+        assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+        assert await refusals(served) == {"503": 1.0, "400": 1.0}
+        await post(served, "/v1/nothing", {})
+        async with aiohttp.ClientSession() as session:
+            for path in ("/v1/models", "/v1/models/x"):
+                async with session.get(f"{served.url}{path}") as answer:
+                    assert answer.status == 401
+            async with session.get(f"{served.url}/v1/models/x", headers=mine) as answer:
+                assert answer.status == 404
+        assert await refusals(served) == {"503": 1.0, "400": 1.0, "404": 2.0, "401": 2.0}
+
+
+async def test_a_request_nested_too_deeply_to_be_read_is_refused_and_counted(small: Renderer) -> None:
+    def shape(_: bytes) -> Any:
+        raise RecursionError
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async with serve(small, replies(small, "a")) as served:
+        scope: Any = {"type": "http", "method": "POST", "path": "/", "headers": []}
+        await TurnEndpoint(served.collector, shape)(scope, receive, send)
+        assert (sent[0]["status"], b"too_deep" in sent[1]["body"]) == (400, True)
+        assert await refusals(served) == {"400": 1.0}
+
+
+async def test_a_refused_turn_that_is_not_stored_is_counted_and_has_no_receipt(small: Renderer) -> None:
+    journal = MemoryJournal()
+    long = {"model": "model", "messages": [{"role": "user", "content": "word " * 50}]}
+    async with serve(small, replies(small, f"a{END}"), journal=journal, context_tokens=40) as served:
+        journal.failure = "disk full"
+        named = {"x-session-id": "s"}
+        for _ in range(2):
+            status, _, answer = await post(served, "/v1/chat/completions", long, **named)
+            assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+        assert served.engine.requests == []
+        assert await metric(served, 'roundhouse_unrecorded_total{table="turns"}') == 2
+        assert await metric(served, 'roundhouse_untrainable_turns_total{reason="error"}') == 2
+        assert await metric(served, 'roundhouse_turns_total{api="chat",finish_reason="error"}') == 2
+        assert await refusals(served) == {"400": 2.0}
+        assert served.collector.capture.running == 0
+        journal.failure = None
+        judgement = {"session_id": "s", "turn": 1, "kind": "thumb", "value": 1}
+        assert (await post(served, "/v1/feedback", judgement))[0] == 404
+        await post(served, "/v1/chat/completions", long, **named)
+        assert await metric(served, 'roundhouse_unrecorded_total{table="turns"}') == 2
+        assert (await post(served, "/v1/feedback", {**judgement, "turn": 3}))[0] == 200
+
+
+async def test_a_turn_that_is_not_stored_is_continued_by_the_ids_and_is_nobodys_parent(small: Renderer) -> None:
+    """What was sampled and shown goes on token by token; records name only what is on record."""
+    journal = MemoryJournal()
+    engine = replies(small, *(f"{text}{END}" for text in ("One.", "Two.", "Three.", "Four.")))
+    async with serve(small, engine, journal=journal) as served:
+        messages: list[Any] = [*HI]
+        answers = []
+        for failure in (None, "disk full", None, None):
+            journal.failure = failure
+            request = {"model": "model", "messages": messages}
+            status, headers, answer = await post(served, "/v1/chat/completions", request, **{"x-session-id": "s"})
+            assert (status, headers.get("x-roundhouse-recorded")) == (200, "false" if failure else None)
+            answers.append(answer)
+            messages = [*messages, answer["choices"][0]["message"], {"role": "user", "content": "On."}]
+        asked, given = [request.input_ids for request in engine.requests], engine.given
+        for before in range(3):
+            whole = asked[before] + given[before]
+            assert asked[before + 1][: len(whole)] == whole
+        first, third, fourth = served.journal.turns
+        assert [turn.turn for turn in served.journal.turns] == [1, 3, 4]
+        assert [turn.link for turn in served.journal.turns] == ["root", "extends", "extends"]
+        assert [turn.parent_turn_id for turn in served.journal.turns] == [None, first.turn_id, third.turn_id]
+        judgement = {"kind": "thumb", "value": 1}
+        found = [(await post(served, "/v1/feedback", {**judgement, "response_id": one["id"]}))[0] for one in answers]
+        assert found == [200, 404, 200, 200]
+        assert fourth.trainable
+
+
+async def test_a_turn_that_continues_only_what_is_not_stored_is_a_root(small: Renderer) -> None:
+    journal = MemoryJournal()
+    engine = replies(small, f"One.{END}", f"Two.{END}")
+    async with serve(small, engine, journal=journal) as served:
+        journal.failure = "disk full"
+        await post(served, "/v1/chat/completions", {"model": "model", "messages": HI})
+        journal.failure = None
+        messages = [*HI, {"role": "assistant", "content": "One."}, {"role": "user", "content": "On."}]
+        await post(served, "/v1/chat/completions", {"model": "model", "messages": messages})
+        (turn,) = served.journal.turns
+        spliced = engine.requests[0].input_ids + engine.given[0]
+        assert turn.prompt_ids[: len(spliced)] == spliced
+        assert (turn.turn, turn.link, turn.break_kind, turn.parent_turn_id) == (2, "root", None, None)
+
+
+async def test_a_client_that_leaves_before_the_record_fails_changes_nothing_of_what_is_counted(
+    small: Renderer,
+) -> None:
+    journal = MemoryJournal()
+    journal.held = []
+    engine = replies(small, f"One.{END}", f"Two.{END}")
+    async with serve(small, engine, journal=journal) as served:
+        task = asyncio.create_task(post(served, "/v1/chat/completions", {"model": "model", "messages": HI}))
+        await until(lambda: journal.held)
+        task.cancel()
+        await asyncio.sleep(0.1)
+        assert served.collector.capture.running == 1
+        (future, _), journal.held = journal.held[0], None
+        future.set_exception(StoreError("disk full"))
+        await until(lambda: served.collector.capture.running == 0)
+        assert await metric(served, 'roundhouse_unrecorded_total{table="turns"}') == 1
+        messages = [*HI, {"role": "assistant", "content": "One."}, {"role": "user", "content": "On."}]
+        await post(served, "/v1/chat/completions", {"model": "model", "messages": messages})
+        assert [(turn.link, turn.parent_turn_id) for turn in served.journal.turns] == [("root", None)]
+
+
+@pytest.mark.parametrize(("stored", "link"), [(True, "extends"), (False, "root")])
+async def test_a_turn_sent_before_the_last_one_is_durable_has_it_as_parent_only_if_it_becomes_so(
+    small: Renderer, stored: bool, link: str
+) -> None:
+    journal = MemoryJournal()
+    journal.held = []
+    engine = replies(small, f"One.{END}", f"Two.{END}")
+    async with serve(small, engine, journal=journal) as served:
+        first = asyncio.create_task(post(served, "/v1/chat/completions", {"model": "model", "messages": HI}))
+        await until(lambda: journal.held)
+        messages = [*HI, {"role": "assistant", "content": "One."}, {"role": "user", "content": "On."}]
+        second = asyncio.create_task(post(served, "/v1/chat/completions", {"model": "model", "messages": messages}))
+        await asyncio.sleep(0.1)
+        assert len(engine.requests) == 1
+        if not stored:
+            future, _ = journal.held.pop()
+            future.set_exception(StoreError("disk full"))
+        journal.let_go()
+        assert [(await task)[0] for task in (first, second)] == [200, 200]
+        turn = journal.turns[-1]
+        assert (turn.turn, turn.link) == (2, link)
+        assert turn.parent_turn_id == (journal.turns[0].turn_id if stored else None)
+        whole = engine.requests[0].input_ids + engine.given[0]
+        assert turn.prompt_ids[: len(whole)] == whole
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'"model": "\\ud800"',
+        b'"tools": [{"type": "function", "function": {"name": "\\ud800"}}]',
+        b'"chat_template_kwargs": {"\\udc00": 1}',
+        b'"stop": ["x\\ud800"]',
+        b'"messages": [{"role": "user", "content": "\\uD800 "}]',
+    ],
+)
+async def test_a_lone_surrogate_is_refused_wherever_it_stands(small: Renderer, part: bytes) -> None:
+    async with serve(small, replies(small, f"a{END}")) as served:
+        body = b'{"model": "model", "messages": [{"role": "user", "content": "x"}], %s}' % part
+        status, _, answer = await post(served, "/v1/chat/completions", body)
+        assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+        assert "lone surrogate" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "{", "[1]", '{"a": "\\ud83d\\ude42"}', '{"a": "\\\\ud800"}', f'{{"a": {"[" * 63}{"]" * 63}}}', "{{[" * 30],
+)
+async def test_other_arguments_of_a_history_are_served(small: Renderer, arguments: str) -> None:
+    async with serve(small, replies(small, f"a{END}")) as served:
+        body = {"model": "model", "messages": called(arguments), "tools": TOOLS}
+        assert (await post(served, "/v1/chat/completions", body))[0] == 200
+
+
+async def test_numbers_mean_the_same_in_both_shapes(small: Renderer) -> None:
+    async with serve(small, replies(small, f"a{END}")) as served:
+        for top_k, status, effective in (
+            (5, 200, 5),
+            (0, 200, -1),
+            (2**30 - 1, 200, 2**30 - 1),
+            (2**30, 200, -1),
+            (2**63 - 1, 200, -1),
+            (2**63, 400, None),
+            (-2, 400, None),
+        ):
+            chat = {"model": "model", "messages": HI, "top_k": top_k}
+            ids = {"input_ids": [1], "sampling_params": {"top_k": top_k}}
+            for path, body in (("/v1/chat/completions", chat), ("/generate", ids)):
+                assert (await post(served, path, body))[0] == status
+                if status == 200:
+                    assert served.journal.turns[-1].top_k == effective
+        before = len(served.engine.requests)
+        for name in ("max_new_tokens", "min_new_tokens", "sampling_seed", "top_k", "n"):
+            for value in (2**63, 2**70, -(2**70)):
+                body = {"input_ids": [1], "sampling_params": {name: value}}
+                status, _, answer = await post(served, "/generate", body)
+                assert (status, answer["error"]["param"]) == (400, name)
+        for body in ({"input_ids": [2**70]}, {"input_ids": [-1]}, {"input_ids": [1] * 3, "lora_path": 2**70}):
+            assert (await post(served, "/generate", body))[0] == 400
+        assert len(served.engine.requests) == before

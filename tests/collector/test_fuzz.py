@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from collector.collector import Collector
 from collector.config import CollectorConfig
 from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine, deltas
 from collector.routes import RegistryRoutes
+from collector.served_model import ServedModel
 from collector.shapes.chat import ChatExchange
 from collector.shapes.generate import GenerateExchange
 from collector.store.registry_rows import RegistrySnapshot
@@ -52,16 +54,18 @@ FEEDBACK = st.fixed_dictionaries(
 def collector() -> Collector:
     small = small_renderer()
     ids = small.tokenizer.encode("<think>\nHm.\n</think>\n\nHi.<|im_end|>")
+    engine = ScriptedEngine(lambda _: deltas(ids))
     return Collector(
         config=CollectorConfig(),
         renderer=small,
         context_tokens=4096,
         base_model="model",
-        engine=ScriptedEngine(lambda _: deltas(ids)),
+        engine=engine,
         journal=MemoryJournal(),
         past=MemoryPast(),
         routes=RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
+        served=ServedModel(engine, Path("scripted")),
     )
 
 

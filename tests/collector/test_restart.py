@@ -68,3 +68,14 @@ async def test_a_session_that_was_evicted_is_read_back(qwen3: Renderer, tmp_path
     turns = StoredPast(tmp_path).session_turns("a")
     assert [turn.turn for turn in turns] == [1, 2]
     assert turns[1].prompt_ids[: len(turns[0].prompt_ids) + len(ids)] == turns[0].prompt_ids + ids
+
+
+async def test_stored_sessions_are_listed_by_their_last_activity(qwen3: Renderer, tmp_path: Path) -> None:
+    ids = qwen3.tokenizer.encode(f"Hello.{END}")
+    with Writer(tmp_path, "collector") as writer:
+        engine = ScriptedEngine(lambda _: deltas(ids))
+        async with serve(qwen3, engine, journal=writer, past=StoredPast(tmp_path)) as served:
+            for name in ("a", "c", "b", "a"):
+                request = {"model": "model", "messages": [{"role": "user", "content": "Hi"}]}
+                await post(served, "/v1/chat/completions", request, **{"x-session-id": name})
+    assert StoredPast(tmp_path).session_ids() == ["c", "b", "a"]

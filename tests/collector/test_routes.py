@@ -79,6 +79,13 @@ def test_a_session_keeps_its_version_until_that_is_retired(registry: Registry, t
     assert target(registry, "model", pinned=pinned) == Target("bot", 2, "bot@2")
 
 
+def test_every_spelling_of_the_route_asks_for_the_same_and_an_adapter_for_itself(registry: Registry) -> None:
+    routes = RegistryRoutes(["model", "alias"], registry.snapshot())
+    assert [routes.asked(name) for name in (None, "model", "alias", "bot", "bot@1")] == [
+        None, None, None, "bot", "bot@1",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("model", ["other", "bot@9", "bot@x", "@", "stranger@1", "bot@1"])
 def test_what_is_unknown_retired_or_another_tenants_is_not_found(
     registry: Registry, tmp_path: Path, model: str

@@ -1,8 +1,10 @@
 """`roundhouse collect` as a process: it says where it listens, drains, and leaves a whole store."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -11,10 +13,12 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
 
+from collector.errors import StoreError
 from collector.fakes import Pause, ScriptedEngine, deltas
 from collector.keys import sha256_of
 from collector.ready_file import read_ready_file
@@ -167,12 +171,52 @@ async def test_stopping_waits_for_running_replies(small: Renderer, model: Path, 
         assert snapshot.frame("turns")["complete"].to_list() == [True]
 
 
+def is_listening(url: str) -> bool:
+    with (
+        contextlib.suppress(ConnectionRefusedError),
+        socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), 10),
+    ):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("drain_timeout_s", "signals"), [(60.0, 2), (0.2, 1)])
+async def test_a_second_signal_and_the_drains_end_cut_replies_off_and_record_them(
+    small: Renderer, model: Path, tmp_path: Path, drain_timeout_s: float, signals: int
+) -> None:
+    ids = small.tokenizer.encode(f"slow{END}")
+    ready, config = tmp_path / "ready", tmp_path / "roundhouse.toml"
+    config.write_text(f"[collector]\ndrain_timeout_s = {drain_timeout_s}\n")
+    words = ("--ready-file", str(ready), "--config", str(config))
+    async with engine_of(small, lambda _: [*deltas(ids)[:1], Pause(100.0), *deltas(ids)[1:]]) as engine:
+        with collecting(engine.url, model, tmp_path / "store", *words) as process:
+            url = await url_of(process, ready)
+            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+                call = client.chat.completions.create(model="small-model", messages=HI)  # type: ignore[arg-type]
+                task = asyncio.create_task(call)  # type: ignore[arg-type]
+                await until(lambda: engine.engine.requests)
+                process.send_signal(signal.SIGTERM)
+                if signals == 2:
+                    await until(lambda: not is_listening(url))
+                    process.send_signal(signal.SIGINT)
+                _, err = await asyncio.to_thread(process.communicate, timeout=50)
+                with pytest.raises(openai.APIConnectionError):
+                    await task
+    assert process.returncode == 0
+    # The one line is about this test's engine, which has no /abort_request.
+    assert [line for line in err.splitlines() if "could not be aborted" not in line] == []
+    with Reader(tmp_path / "store").snapshot() as snapshot:
+        assert snapshot.frame("turns")["complete"].to_list() == [False]
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["--host", "0.0.0.0"], "expected a loopback address"),
+        (["--engine", "ftp://x"], "the engine's URL is 'ftp://x', expected http://HOST:PORT"),
         (["--model", "/nowhere"], "holds no tokenizer.json"),
         (["--config", "/nowhere.toml"], "cannot be read"),
+        (["--port", "99999"], "port is 99999, expected 0 to 65535"),
     ],
 )
 def test_a_call_that_cannot_be_served_is_one_clear_line(
@@ -195,6 +239,15 @@ def test_a_new_key_is_printed_once_with_its_line_for_the_configuration(tmp_path:
 
 
 def test_the_users_key_of_a_store_is_made_once_and_private(tmp_path: Path) -> None:
+    (tmp_path / "user_hash.key.tmp").write_bytes(b"left by a power loss, and open to all")
     assert user_key(tmp_path) == user_key(tmp_path)
     assert len(user_key(tmp_path)) == 32
     assert os.stat(tmp_path / "user_hash.key").st_mode & 0o077 == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["user_hash.key"]
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_users_key_of_another_length_is_refused(tmp_path: Path, size: int) -> None:
+    (tmp_path / "user_hash.key").write_bytes(b"k" * size)
+    with pytest.raises(StoreError, match=rf"user_hash.key: {size} bytes, expected the 32 .*; restore it"):
+        user_key(tmp_path)

@@ -34,6 +34,7 @@ def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]
             completion_ids=[7, number],
             chat=chat,
             reply=reply,
+            ancestor=session.match(chat).ancestor,
         )
         session.add(known, chat)
         prompt = [*prompt, 7, number, 9]
@@ -83,6 +84,73 @@ def test_other_thinking_than_was_sampled_is_a_rewriting() -> None:
     assert matched(session, [*FIRST, said("Hello.", reasoning_content="Hard."), user("More?")]) == (None, "other")
 
 
+def test_of_samples_with_other_thinking_the_one_sent_back_is_continued() -> None:
+    session = session_after(
+        (FIRST, Reply(content="Hello.", reasoning="Easy."), None),
+        (FIRST, Reply(content="Hello.", reasoning="Hard."), None),
+    )
+    for thinking, turn in (("Easy.", "t1"), ("Hard.", "t2"), ("Easy.", "t1")):
+        messages = [*FIRST, said("Hello.", reasoning_content=thinking), user("More?")]
+        assert matched(session, messages) == (turn, None)
+    assert matched(session, [*FIRST, said("Hello.", reasoning_content="None."), user("More?")]) == (None, "other")
+
+
+def test_of_samples_with_the_same_calls_the_one_whose_ids_come_back_is_continued() -> None:
+    calls = [ToolCall(id=f"call_{n}", name="f", arguments="{}") for n in (1, 2)]
+    session = session_after(*((FIRST, Reply(tool_calls=(call,)), [TOOL]) for call in calls))
+    for call, turn in ((calls[0], "t1"), (calls[1], "t2")):
+        result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+        assert matched(session, [*FIRST, Reply(tool_calls=(call,)).message(), result], [TOOL]) == (turn, None)
+
+
+def test_ids_that_came_back_outweigh_a_longer_history_that_reads_the_same() -> None:
+    """The second run writes itself what the first run was answered."""
+    calls = [ToolCall(id=f"call_{n}", name="f", arguments="{}") for n in (1, 2)]
+    result = {"role": "tool", "content": "rain"}
+    line = [[*FIRST, Reply(tool_calls=(call,)).message(), result] for call in calls]
+    session = session_after(
+        (FIRST, Reply(tool_calls=(calls[0],)), [TOOL]),
+        (FIRST, Reply(tool_calls=(calls[1],)), [TOOL]),
+        (line[0], Reply(content="It rains."), [TOOL]),
+    )
+    assert matched(session, [*line[1], said("It rains."), user("More?")], [TOOL]) == ("t2", None)
+    assert matched(session, [*line[0], said("It rains."), user("More?")], [TOOL]) == ("t3", None)
+
+
+def test_samples_that_nothing_tells_apart_are_continued_newest_first_each_once() -> None:
+    session = session_after(*((FIRST, Reply(content="Hello."), None) for _ in range(3)))
+    on = [*FIRST, said("Hello."), user("More?")]
+    assert [matched(session, on)[0] for _ in range(4)] == ["t3", "t2", "t1", "t3"]
+
+
+def test_of_samples_with_other_tools_the_one_with_the_same_tools_is_continued() -> None:
+    session = session_after((FIRST, Reply(content="Hello."), [TOOL]), (FIRST, Reply(content="Hello."), None))
+    assert matched(session, [*FIRST, said("Hello."), user("More?")], [TOOL]) == ("t1", None)
+
+
+def test_a_parent_by_its_ids_is_no_part_of_the_dialogue() -> None:
+    """One message can spell a whole history; what was said in that history is not asked of the request."""
+    session = session_after(
+        (FIRST, Reply(content="a", reasoning="A"), None),
+        ([*FIRST, said("a"), user("b")], Reply(content="c", reasoning="C"), None),
+    )
+    flat = [user("all of it in one message")]
+    known = KnownTurn(
+        turn_id="t3",
+        parent=session.deepest_prefix([1, 2, 3, 7, 0, 9, 7, 1, 9]),
+        prompt_ids=[1, 2, 3, 7, 0, 9, 7, 1, 9],
+        completion_ids=[7],
+        chat=ChatRequest(messages=flat),
+        reply=Reply(content="ok", reasoning="K"),
+    )
+    assert known.parent is not None
+    assert known.parent.turn_id == "t2"
+    session.add(known, ChatRequest(messages=flat))
+    chat = ChatRequest(messages=[*flat, said("ok"), user("next")])
+    assert session.match(chat).ancestor is known
+    assert [m.get("reasoning_content") for m in session.with_thinking(chat, known).messages] == [None, "K", None]
+
+
 def test_a_tool_call_with_its_keys_in_another_order_is_the_same_one() -> None:
     """Case 005: a client that keeps arguments in a sorted map."""
     call = ToolCall(id="call_1", name="f", arguments='{"days": 2, "city": "Oslo"}')
@@ -92,7 +160,93 @@ def test_a_tool_call_with_its_keys_in_another_order_is_the_same_one() -> None:
     messages = [*FIRST, returned, {"role": "tool", "tool_call_id": "x", "content": "rain"}]
     assert matched(session, messages, [TOOL]) == ("t1", None)
     other = {**sorted_call, "function": {"name": "f", "arguments": '{"city":"Bergen","days":2}'}}
-    assert matched(session, [*FIRST, said("", tool_calls=[other]), *messages[3:]], [TOOL]) == (None, "other")
+    assert matched(session, [*FIRST, said("", tool_calls=[other]), *messages[3:]], [TOOL]) == (
+        None,
+        "tool_call_reserialized",
+    )
+
+
+def calling(arguments: str, call_id: str = "x", **more: object) -> dict[str, Any]:
+    call = {"id": call_id, "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return said("", tool_calls=[call], **more)
+
+
+def test_only_other_arguments_of_a_tool_call_are_a_break_of_their_kind() -> None:
+    call = ToolCall(id="call_1", name="f", arguments='{"n": 12345678901234567890}')
+    session = session_after((FIRST, Reply(tool_calls=(call,), reasoning="Hm."), [TOOL]))
+    result = {"role": "tool", "tool_call_id": "x", "content": "rain"}
+    rounded = calling('{"n": 12345678901234567000}')
+    reserialized = (None, "tool_call_reserialized")
+    assert matched(session, [*FIRST, calling('{"n": 12345678901234567890}'), result], [TOOL]) == ("t1", None)
+    assert matched(session, [*FIRST, rounded, result], [TOOL]) == reserialized
+    assert matched(session, [*FIRST, {**rounded, "reasoning_content": "Hm."}, result], [TOOL]) == reserialized
+    assert matched(session, [*FIRST, {**rounded, "reasoning_content": "No."}, result], [TOOL]) == (None, "other")
+    assert matched(session, [*FIRST, {**rounded, "content": "And"}, result], [TOOL]) == (None, "other")
+    # The system block comes first in the prompt, so that is where it breaks.
+    assert matched(session, [*FIRST, rounded, result]) == (None, "system_prompt_changed")
+    changed = [{**SYSTEM, "content": "Be long."}, FIRST[1]]
+    assert matched(session, [*changed, rounded, result], [TOOL]) == (None, "system_prompt_changed")
+
+
+def test_of_samples_that_said_the_same_the_one_that_came_back_is_continued() -> None:
+    session = session_after(
+        (FIRST, Reply(content="Hello.", reasoning="One."), None),
+        (FIRST, Reply(content="Hello.", reasoning="Two."), None),
+        (FIRST, Reply(content="Hello."), [TOOL]),
+    )
+    more = user("More?")
+    assert matched(session, [*FIRST, said("Hello.", reasoning_content="One."), more]) == ("t1", None)
+    assert matched(session, [*FIRST, said("Hello.", reasoning_content="Two."), more]) == ("t2", None)
+    assert matched(session, [*FIRST, said("Hello."), more]) == ("t2", None)
+    assert matched(session, [*FIRST, said("Hello."), more], [TOOL]) == ("t3", None)
+    assert matched(session, [*FIRST, said("Hello.", reasoning_content="Three."), more]) == (None, "other")
+
+
+def test_of_samples_that_called_the_same_tool_the_one_whose_call_id_came_back_is_continued() -> None:
+    calls = [ToolCall(id=name, name="f", arguments="{}") for name in ("a", "b")]
+    session = session_after(*((FIRST, Reply(tool_calls=(call,)), None) for call in calls))
+    result = {"role": "tool", "tool_call_id": "x", "content": "rain"}
+    for call_id, turn_id in (("a", "t1"), ("b", "t2"), ("of the client's own", "t2")):
+        assert matched(session, [*FIRST, calling("{}", call_id), result]) == (turn_id, None)
+
+
+def test_a_shallower_turn_is_continued_where_later_thinking_was_rewritten() -> None:
+    second = [*FIRST, said("Hello."), user("More?")]
+    session = session_after(
+        (FIRST, Reply(content="Hello."), None), (second, Reply(content="Yes.", reasoning="A"), None)
+    )
+    assert matched(session, [*second, said("Yes.", reasoning_content="B"), user("And?")]) == ("t1", None)
+
+
+def test_rewritten_thinking_of_a_message_that_was_not_sampled_here_is_a_rewriting() -> None:
+    shown = [*FIRST, said("Hello.", reasoning_content="Shown."), user("More?")]
+    session = session_after((shown, Reply(content="Yes."), None))
+    after = [said("Yes."), user("And?")]
+    assert matched(session, [*shown, *after]) == ("t1", None)
+    assert matched(session, [*FIRST, said("Hello."), user("More?"), *after]) == ("t1", None)
+    other = [*FIRST, said("Hello.", reasoning_content="Other."), user("More?")]
+    assert matched(session, [*other, *after]) == (None, "other")
+    session = session_after((shown, Reply(content="Yes."), None), ([*shown, *after], Reply(content="So."), None))
+    assert matched(session, [*shown, *after, said("So."), user("Then?")]) == ("t2", None)
+    assert matched(session, [*other, *after, said("So."), user("Then?")]) == (None, "other")
+
+
+def test_a_message_that_spells_a_whole_dialogue_is_still_one_message() -> None:
+    """Its ids continue a turn of more messages, which are not messages of this request."""
+    session = Session("s", "dev")
+    long = ChatRequest(messages=[*FIRST, said("Hello."), user("More?")])
+    parent = KnownTurn(
+        turn_id="t1", parent=None, prompt_ids=[1, 2], completion_ids=[3], chat=long, reply=Reply(content="a")
+    )
+    session.add(parent, long)
+    short = ChatRequest(messages=[user("all of it, written out")])
+    child = KnownTurn(
+        turn_id="t2", parent=parent, prompt_ids=[1, 2, 3, 4], completion_ids=[5], chat=short, reply=Reply(content="b")
+    )
+    session.add(child, short)
+    chat = ChatRequest(messages=[*short.messages, said("b"), user("On.")])
+    assert session.match(chat) == (child, None)
+    assert session.with_thinking(chat, child).messages == chat.messages
 
 
 def test_a_rewritten_reply_is_a_break() -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from collector.records import Turn, VersionSpan
+from collector.store.turn_columns import PROMPT_LOST
 from collector.trainable import REASONS, untrainable_reason
 
 GOOD = Turn(
@@ -39,6 +40,8 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("not_finite", {"sampled_logprobs": [-0.1, float("-inf")]}),
     ("not_finite", {"sampled_logprobs": [-0.1, 0.01]}),
     ("greedy", {"temperature": 0.0}),
+    ("greedy", {"temperature": 1e-7}),
+    ("greedy", {"temperature": None}),
     ("top_p", {"top_p": 0.95}),
     ("top_k", {"top_k": 50}),
     ("min_p", {"min_p": 0.01}),
@@ -64,4 +67,4 @@ def test_each_reason_is_given(reason: str, change: dict[str, Any]) -> None:
 
 
 def test_every_reason_is_shown_to_be_given() -> None:
-    assert {reason for reason, _ in CHANGES} == REASONS.keys()
+    assert {reason for reason, _ in CHANGES} | {PROMPT_LOST} == REASONS.keys()

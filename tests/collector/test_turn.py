@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from collector.caller import identify
 from collector.conversation import Call, Outcome, Sampling, TextDelta
 from collector.engine.wire import Delta, Finish, Span
-from collector.fakes import MemoryJournal, ScriptedEngine
+from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
 from collector.metrics import Metrics
 from collector.ports import Target
+from collector.receipts import Receipts
 from collector.records import ChatRequest
 from collector.turn import TurnInProgress
 from collector.turn_record import Plan
@@ -62,6 +63,7 @@ async def outcome(sizes: list[int], stop: tuple[str, ...]) -> tuple[Outcome, str
         thinking_open=False,
         metrics=Metrics(),
         must_record=True,
+        receipts=Receipts(MemoryPast()),
         ended=lambda *_: None,
         settled=lambda: None,
     )

@@ -144,3 +144,30 @@ def test_an_abort_with_an_error_status_and_no_token_is_a_refusal() -> None:
     with pytest.raises(EngineError, match="the engine refused r: queue full") as refused:
         reader.read(event([], 0, {"type": "abort", "message": "queue full", "status_code": 503}))
     assert refused.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("meta", "says"),
+    [
+        ({"cached_tokens": -1}, "`int` >= 0"),
+        ({"cached_tokens": 2**63}, "cached_tokens"),
+        ({"prompt_tokens": 2**70}, "prompt_tokens"),
+        ({"output_token_logprobs": [[-1e39, 5, None]]}, "output_token_logprobs"),
+        ({"output_token_logprobs": [[1e300, 5, None]]}, "output_token_logprobs"),
+        ({"finish_reason": {"type": "stop", "matched": 2**70}}, "matched"),
+    ],
+)
+def test_numbers_that_no_record_can_hold_are_refused(meta: dict[str, object], says: str) -> None:
+    with pytest.raises(EngineError, match=f"(?s)broke its contract.*{says}"):
+        read(event([5], 1, STOP, **meta))
+
+
+@pytest.mark.parametrize("token", [-1, 2**31, 2**40, 2**70])
+def test_ids_outside_32_bits_are_refused(token: int) -> None:
+    with pytest.raises(EngineError, match="output_ids"):
+        read(event([5, token], 2, STOP))
+
+
+def test_an_event_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(EngineError, match="cannot be read"):
+        ReplyReader("r").read(b'{"x":' + b"[" * 100_000)

@@ -1,5 +1,7 @@
 """Replies read from text: thinking, tool calls, what is malformed, and the same message however it is cut up."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +64,9 @@ def test_thinking_that_never_ends_is_all_thinking() -> None:
         '{"name": "f", "arguments": {}} trailing',
         '{"name": 3, "arguments": {}}',
         "",
+        f'{{"name": "f", "arguments": {{"a": {"[" * 20_000}{"]" * 20_000}}}}}',
     ],
+    ids=range(10),
 )
 def test_a_malformed_tool_call_stays_text(body: str) -> None:
     text = f"before <tool_call>{body}</tool_call> after"
@@ -114,3 +118,13 @@ def _sum(events: list) -> tuple[str, str, list]:
         "".join(event.text for event in events if isinstance(event, TextDelta)),
         [event.call for event in events if isinstance(event, ToolCallDelta)],
     )
+
+
+def test_arguments_are_read_up_to_the_depth_that_a_client_may_send_back() -> None:
+    for levels, calls in ((64, 1), (65, 0), (975, 0), (982, 0), (100_000, 0)):
+        deep = f'{{"a":{"[" * (levels - 1)}{"]" * (levels - 1)}}}'
+        for arguments in (deep, json.dumps(deep)):
+            text = f'<tool_call>{{"name":"f","arguments":{arguments}}}</tool_call>'
+            reply, _ = read(text)
+            assert len(reply.tool_calls) == calls
+            assert reply.content == ("" if calls else text)

@@ -147,3 +147,34 @@ def test_a_later_message_that_spells_the_stop_token_is_not_taken_for_the_end_of_
     played = play(qwen3, [user("Hi")], steps, tools=TOOLS)
     assert "odd" in qwen3.tokenizer.decode(played[1].prompt.ids)
     assert "result" in qwen3.tokenizer.decode(played[1].prompt.ids)
+
+
+@pytest.mark.parametrize("word", ["rain", "", "]", END])
+@pytest.mark.parametrize("argument", ["Oslo", f"odd {END} city"])
+def test_where_a_template_does_not_end_a_tool_call_no_later_message_is_lost(
+    qwen_tokenizer: ChatTokenizer, word: str, argument: str
+) -> None:
+    """The first stop token of the text is then that of the tool result, or one that a message spells."""
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}[{{ c.function.name }} {{ c.function.arguments | tojson }}]{% endfor %}"
+        "{{ '<|im_end|>' if not m.tool_calls }}\n{% endfor %}<|im_start|>assistant\n"
+    )
+    renderer = Renderer(qwen_tokenizer, ChatTemplate(source))
+    function = {"name": "get_weather", "arguments": f'{{"city": "{argument}"}}'}
+    later = {"role": "assistant", "content": "", "tool_calls": [{"id": "c2", "type": "function", "function": function}]}
+    for following in ([result(word)], [later, result(word)], [result(word), later, result("snow")]):
+        for ending in (END, ""):
+            played = play(renderer, [user("Hi")], [(f"{CALL}{ending}", following), (f"Hm.{END}", [])], tools=TOOLS)
+            assert (played[1].prompt.break_kind, played[1].prompt.ids) == ("other", played[1].whole_render)
+
+
+@pytest.mark.parametrize("ending", [END, ""], ids=["ended", "cut"])
+def test_a_later_message_may_spell_the_stop_token_after_a_tool_call(qwen3: Renderer, ending: str) -> None:
+    steps = [(f"{CALL}{ending}", [result(f"odd {END} result")]), (f"Hm.{END}", [])]
+    first, second = play(qwen3, [user("Hi")], steps, tools=TOOLS)
+    assert extends(first, second)
+    rest = second.prompt.ids[len(first.prompt.ids) + len(first.completion) :]
+    assert qwen3.tokenizer.decode(rest).removeprefix(END) == (
+        f"\n<|im_start|>user\n<tool_response>\nodd {END} result\n</tool_response>{END}\n<|im_start|>assistant\n"
+    )

@@ -240,11 +240,9 @@ def test_the_hub_is_the_last_resort_and_its_weights_are_widened(
 
 
 @pytest.mark.long
-def test_a_silent_hub_is_given_up_after_ten_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_hub_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hub = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        started = time.monotonic()
         with pytest.raises(UserError, match=r"config.json: (silent for 10 s|timed out)"):
             find_small_model(settings=SmallModelConfig(cache=str(tmp_path), hub=hub))
-        assert 9 < time.monotonic() - started < 20

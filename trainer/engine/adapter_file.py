@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 PREFIX = "base_model.model."
 """What peft puts before the module's name."""
@@ -44,7 +44,7 @@ def read_adapter(folder: str, shapes: Shapes) -> dict[str, LoraPair]:
     pairs = {name: _pair(path, name, weights, shapes, int(config["r"]), scaling) for name in targets}
     left = sorted(weights)
     if left:
-        raise Refusal(
+        raise EngineRefusal(
             f"{path}: found {len(left)} tensors that no target module of this model takes, first {left[0]!r}; "
             "expected lora_A and lora_B of the target modules only"
         )
@@ -56,21 +56,23 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = cast("dict[str, Any]", json.loads(file.read_text()))
     except FileNotFoundError as error:
-        raise Refusal(f"{file}: not found, expected the folder of a peft LoRA adapter") from error
+        raise EngineRefusal(f"{file}: not found, expected the folder of a peft LoRA adapter") from error
     except (OSError, ValueError) as error:
-        raise Refusal(f"{file}: cannot be read: {error}") from error
+        raise EngineRefusal(f"{file}: cannot be read: {error}") from error
     if config.get("peft_type") != "LORA":
-        raise Refusal(f"{file}: peft_type is {config.get('peft_type')!r}, expected 'LORA'")
+        raise EngineRefusal(f"{file}: peft_type is {config.get('peft_type')!r}, expected 'LORA'")
     rank = config.get("r")
     if not isinstance(rank, int) or rank < 1:
-        raise Refusal(f"{file}: r is {rank!r}, expected a positive integer")
+        raise EngineRefusal(f"{file}: r is {rank!r}, expected a positive integer")
     for name, value in config.items():
         off = value is None or value is False or value in ({}, [], "none")
         if name not in NEUTRAL_FIELDS and not off:
-            raise Refusal(f"{file}: {name} is {value!r}, which this engine does not compute; expected it off")
+            raise EngineRefusal(f"{file}: {name} is {value!r}, which this engine does not compute; expected it off")
     start = config.get("init_lora_weights", True)
     if isinstance(start, str) and start not in ("gaussian", "eva", "orthogonal"):
-        raise Refusal(f"{file}: init_lora_weights is {start!r}, which changes the base weights; convert the adapter")
+        raise EngineRefusal(
+            f"{file}: init_lora_weights is {start!r}, which changes the base weights; convert the adapter"
+        )
     return config
 
 
@@ -86,28 +88,30 @@ def _targets(path: Path, config: dict[str, Any], shapes: Shapes) -> list[str]:
         names = [str(name) for name in cast("list[Any]", wanted)]
         for target in names:
             if not any(_is_suffix(target, name) for name in shapes):
-                raise Refusal(f"{path}: target module {target!r} is no linear module of this model's layers")
+                raise EngineRefusal(f"{path}: target module {target!r} is no linear module of this model's layers")
         found = [name for name in shapes if any(_is_suffix(target, name) for target in names)]
     elif wanted == "all-linear":
         found = list(shapes)
     elif isinstance(wanted, str) and wanted:
         found = [name for name in shapes if re.fullmatch(wanted, name)]
     else:
-        raise Refusal(f"{path}: target_modules is {wanted!r}, expected a list of module names")
+        raise EngineRefusal(f"{path}: target_modules is {wanted!r}, expected a list of module names")
     if not found:
-        raise Refusal(f"{path}: target_modules {wanted!r} matches no linear module of this model's layers")
+        raise EngineRefusal(f"{path}: target_modules {wanted!r} matches no linear module of this model's layers")
     return _limited(path, config, found)
 
 
 def _limited(path: Path, config: dict[str, Any], names: list[str]) -> list[str]:
     excluded = config.get("exclude_modules")
     if excluded:
-        raise Refusal(f"{path}: exclude_modules is {excluded!r}, which this engine does not read; expected it off")
+        raise EngineRefusal(
+            f"{path}: exclude_modules is {excluded!r}, which this engine does not read; expected it off"
+        )
     layers = config.get("layers_to_transform")
     if layers is None:
         return names
     if config.get("layers_pattern"):
-        raise Refusal(f"{path}: layers_pattern is set, which this engine does not read; expected it off")
+        raise EngineRefusal(f"{path}: layers_pattern is set, which this engine does not read; expected it off")
     chosen = {layers} if isinstance(layers, int) else set(cast("list[int]", layers))
     return [name for name in names if chosen & {int(part) for part in name.split(".") if part.isdigit()}]
 
@@ -119,11 +123,11 @@ def _is_suffix(target: str, name: str) -> bool:
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     file = path / "adapter_model.safetensors"
     if not file.is_file():
-        raise Refusal(f"{file}: not found; expected safetensors (pickled weights are never read)")
+        raise EngineRefusal(f"{file}: not found; expected safetensors (pickled weights are never read)")
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
-        raise Refusal(f"{file}: cannot be read: {error}") from error
+        raise EngineRefusal(f"{file}: cannot be read: {error}") from error
 
 
 def _pair(
@@ -135,8 +139,8 @@ def _pair(
         key = f"{PREFIX}{name}.{part}.weight"
         tensor = weights.pop(key, None)
         if tensor is None:
-            raise Refusal(f"{path}: no tensor {key!r} found, expected one for each target module")
+            raise EngineRefusal(f"{path}: no tensor {key!r} found, expected one for each target module")
         if tuple(tensor.shape) != expected:
-            raise Refusal(f"{path}: {key} has the shape {tuple(tensor.shape)}, expected {expected}")
+            raise EngineRefusal(f"{path}: {key} has the shape {tuple(tensor.shape)}, expected {expected}")
         found.append(tensor)
     return LoraPair(found[0], found[1], scaling)

@@ -4,13 +4,13 @@ import asyncio
 
 from trainer.engine.adapter_file import read_adapter
 from trainer.engine.engine import Engine
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 
 async def load_adapter(engine: Engine, name: str, folder: str) -> dict[str, str]:
     """Makes an adapter of peft's format usable under a name; the loaded ones, name to folder."""
     if not name:
-        raise Refusal("lora_name is empty, expected a name")
+        raise EngineRefusal("lora_name is empty, expected a name")
     _check_free(engine, name)
     pairs = await asyncio.to_thread(read_adapter, folder, engine.bank.shapes)
 
@@ -47,9 +47,11 @@ def loaded_adapters(engine: Engine) -> dict[str, str]:
 
 def _check_free(engine: Engine, name: str) -> None:
     if name in engine.bank.loaded:
-        raise Refusal(f"LoRA adapter {name!r} is already loaded; unload it first, or load under a name of its own")
+        raise EngineRefusal(
+            f"LoRA adapter {name!r} is already loaded; unload it first, or load under a name of its own"
+        )
     if len(engine.bank.loaded) >= engine.settings.max_adapters:
-        raise Refusal(
+        raise EngineRefusal(
             f"{len(engine.bank.loaded)} adapters are loaded and max_adapters is {engine.settings.max_adapters}; "
             "unload one first"
         )

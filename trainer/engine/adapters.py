@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from trainer.engine.adapter_file import LoraPair, Shapes
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 BASE_NAMESPACE = 0
 """Prefix-cache namespace of the base model; an adapter's is the number of its load."""
@@ -63,9 +63,9 @@ class AdapterBank:
     def find(self, name: str) -> Adapter:
         """The adapter that new requests of this name get."""
         if name in self._leaving:
-            raise Refusal(f"LoRA adapter {name!r} is being unloaded; expected a loaded one{self._listed()}")
+            raise EngineRefusal(f"LoRA adapter {name!r} is being unloaded; expected a loaded one{self._listed()}")
         if name not in self.loaded:
-            raise Refusal(f"LoRA adapter {name!r} is not loaded; expected a loaded one{self._listed()}")
+            raise EngineRefusal(f"LoRA adapter {name!r} is not loaded; expected a loaded one{self._listed()}")
         return self.loaded[name]
 
     def retire(self, name: str) -> Adapter:

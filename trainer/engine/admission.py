@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from collector.engine.wire import GenerateRequest, SamplingParams
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import blocks
-from trainer.engine.refusal import Refusal
 
 
 class Limits(NamedTuple):
@@ -23,7 +23,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     _check_length(request, limits)
     _check_sampling(request.sampling_params, limits)
     if request.logprob_start_len != -1 and request.return_logprob:
-        raise Refusal(
+        raise EngineRefusal(
             f"logprob_start_len is {request.logprob_start_len}, expected -1: this engine returns log-probabilities of "
             "output tokens only"
         )
@@ -31,26 +31,28 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
 
 def _check_ids(ids: list[int], limits: Limits) -> None:
     if not ids:
-        raise Refusal("input_ids is empty, expected at least one token id")
+        raise EngineRefusal("input_ids is empty, expected at least one token id")
     wrong = next((index for index, token in enumerate(ids) if not 0 <= token < limits.vocab_size), None)
     if wrong is not None:
-        raise Refusal(f"input_ids[{wrong}] is {ids[wrong]}, expected a token id from 0 to {limits.vocab_size - 1}")
+        raise EngineRefusal(
+            f"input_ids[{wrong}] is {ids[wrong]}, expected a token id from 0 to {limits.vocab_size - 1}"
+        )
 
 
 def _check_length(request: GenerateRequest, limits: Limits) -> None:
     prompt, new = len(request.input_ids), request.sampling_params.max_new_tokens
     if prompt >= limits.max_context:
-        raise Refusal(
+        raise EngineRefusal(
             f"The input ({prompt} tokens) is longer than the model's context length ({limits.max_context} tokens); "
             f"expected at most {limits.max_context - 1}"
         )
     if prompt + new > limits.max_context:
-        raise Refusal(
+        raise EngineRefusal(
             f"Requested token count exceeds the model's maximum context length of {limits.max_context} tokens: "
             f"{prompt} tokens of input and {new} of max_new_tokens are {prompt + new}"
         )
     if blocks(prompt + new) > limits.kv_tokens:
-        raise Refusal(
+        raise EngineRefusal(
             f"{prompt} tokens of input and {new} of max_new_tokens need room for {blocks(prompt + new)} tokens, "
             f"the engine has room for {limits.kv_tokens}; raise kv_tokens"
         )
@@ -83,4 +85,4 @@ def _check_sampling(params: SamplingParams, limits: Limits) -> None:
 
 def _expect(holds: bool, name: str, found: object, expected: str) -> None:
     if not holds:
-        raise Refusal(f"{name} is {found!r}, expected {expected}")
+        raise EngineRefusal(f"{name} is {found!r}, expected {expected}")

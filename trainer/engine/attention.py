@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import KvBuffer
-from trainer.engine.refusal import Refusal
 
 RAGGED = "roundhouse_ragged"
 """Name under which transformers finds the attention function of this module."""
@@ -44,7 +44,7 @@ class Step:
         known = self.masks.get(row.start)
         if known is None:
             shape = (row.tokens, row.past + row.tokens)
-            causal = torch.ones(shape, dtype=torch.bool, device=row.kv.data.device).tril(row.past)
+            causal = torch.ones(shape, dtype=torch.bool, device=row.kv.kept.device).tril(row.past)
             known = self.masks[row.start] = causal.repeat(repeats, 1)
         return known
 
@@ -73,7 +73,7 @@ def ragged_attention(
     for row in step.rows:
         part = slice(row.start, row.end)
         row.kv.write(layer, row.past, key[0, :, part], value[0, :, part])
-        seen = row.kv.data[:, layer, :, : row.past + row.tokens]
+        seen = row.kv.kept[:, layer, :, : row.past + row.tokens]
         grouped = query[0, :, part].reshape(1, key_heads, repeats * row.tokens, query.shape[3])
         mixed = scaled_dot_product_attention(
             grouped, seen[0].unsqueeze(0), seen[1].unsqueeze(0), attn_mask=step.mask(row, repeats), scale=scaling
@@ -86,7 +86,7 @@ def _refuse_unknown(attention_mask: torch.Tensor | None, others: dict[str, Any])
     assert attention_mask is None, "transformers makes no mask for an attention function it does not know"
     for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
         if others.get(name) is not None:
-            raise Refusal(
+            raise EngineRefusal(
                 f"the model's attention uses {name}, expected plain causal attention; "
                 "serve this model with SGLang (roundhouse engine --sglang)"
             )

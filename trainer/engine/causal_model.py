@@ -10,8 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, Pre
 from collector.errors import UserError
 from trainer.config import EngineConfig
 from trainer.engine.attention import RAGGED, Row, Step
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import KvBuffer, KvLayout
-from trainer.engine.refusal import Refusal
 
 PROOF_TOKENS = 24
 """Tokens of the start-up comparison with transformers' own forward pass."""
@@ -44,7 +44,7 @@ class CausalModel:
         model = cls(network, folder)
         try:
             model.prove(tolerance=PROOF_TOLERANCE if dtype == torch.float32 else PROOF_TOLERANCE_16_BIT)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise UserError(f"{folder}: {refusal}") from refusal
         return model
 
@@ -67,7 +67,9 @@ class CausalModel:
         for row in rows:
             row.kv.length = row.past + row.tokens
         if output.logits.shape[1] != len(wanted):
-            raise Refusal("the model gives logits of every token, expected only of those asked for (logits_to_keep)")
+            raise EngineRefusal(
+                "the model gives logits of every token, expected only of those asked for (logits_to_keep)"
+            )
         return output.logits[0].float()
 
     def prove(self, *, tolerance: float) -> None:
@@ -84,7 +86,7 @@ class CausalModel:
         differences = (expected - ours.log_softmax(-1)).abs() * expected.exp()
         worst = differences.sum(-1).max().item()
         if not worst <= tolerance:
-            raise Refusal(
+            raise EngineRefusal(
                 f"log-probabilities differ from transformers' own forward pass by {worst:.3g} on average, expected at "
                 f"most {tolerance}: the model's attention is not plain causal attention; serve it with SGLang"
             )

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from collector.engine.wire import PauseMode
 from trainer.engine.adapter_loading import load_adapter, loaded_adapters, unload_adapter
 from trainer.engine.engine import Engine
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.weight_update import flush_cache, update_weights
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -75,7 +75,7 @@ class ControlRoutes:
         body = await _read(request, LoadBody)
         try:
             loaded = await load_adapter(self._engine, body.lora_name, body.lora_path)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             return self._adapter_refused(refusal)
         return _adapters(loaded)
 
@@ -84,7 +84,7 @@ class ControlRoutes:
         body = await _read(request, UnloadBody)
         try:
             loaded = await unload_adapter(self._engine, body.lora_name)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             return self._adapter_refused(refusal)
         return _adapters(loaded)
 
@@ -113,7 +113,7 @@ class ControlRoutes:
         try:
             timeout_s = float(given)
         except ValueError as error:
-            raise Refusal(f"timeout is {given!r}, expected a number of seconds") from error
+            raise EngineRefusal(f"timeout is {given!r}, expected a number of seconds") from error
         await flush_cache(self._engine, timeout_s)
         return PlainTextResponse("Cache flushed.\n")
 
@@ -128,12 +128,12 @@ class ControlRoutes:
                 flush=body.flush_cache,
                 abort_all=body.abort_all_requests,
             )
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             success, message = False, str(refusal)
         answer = {"success": success, "message": message, "num_paused_requests": 0}
         return JSONResponse(answer, status_code=200 if success else 400)
 
-    def _adapter_refused(self, refusal: Refusal) -> Response:
+    def _adapter_refused(self, refusal: EngineRefusal) -> Response:
         loaded = loaded_adapters(self._engine)
         answer = {"success": False, "error_message": str(refusal), "loaded_adapters": loaded}
         return JSONResponse(answer, status_code=refusal.status)
@@ -147,5 +147,5 @@ async def _read(request: Request, kind: type[B]) -> B:
     body = await request.body() or b"{}"
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise Refusal(f"the body of {request.url.path} cannot be used: {error}") from error
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineRefusal(f"the body of {request.url.path} cannot be used: {error}") from error

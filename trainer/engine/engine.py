@@ -17,9 +17,9 @@ from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank
 from trainer.engine.admission import Limits, check_request
 from trainer.engine.causal_model import CausalModel
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import BLOCK_TOKENS, blocks
 from trainer.engine.load import Load
-from trainer.engine.refusal import Refusal
 from trainer.engine.scheduler import Scheduler
 from trainer.engine.sequence import Sequence, Sink
 from trainer.engine.stopping import StopRule
@@ -135,7 +135,7 @@ class Engine:
         future: Future[T] = Future()
         with self._intake:
             if self._closed:
-                raise Refusal("the engine is not running", status=503)
+                raise EngineRefusal("the engine is not running", status=503)
             self._jobs.put(Job(act, future, ready))
         return await asyncio.wrap_future(future)
 
@@ -201,7 +201,7 @@ class Engine:
         jobs, self._put_off = self._put_off, []
         for job in jobs:
             if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(Refusal("the engine stopped", status=503))
+                job.future.set_exception(EngineRefusal("the engine stopped", status=503))
 
 
 def _max_context(settings: EngineConfig, model: CausalModel) -> int:
@@ -219,7 +219,7 @@ def _do(job: Job) -> Callable[[], None]:
         return lambda: None
     try:
         outcome = job.act()
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         return partial(job.future.set_exception, refusal)
     return partial(job.future.set_result, outcome)
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from collector.engine.wire import GenerateRequest
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 UNSERVED = frozenset(
     """text input_embeds image_data video_data audio_data top_logprobs_num token_ids_logprob return_hidden_states
@@ -25,7 +25,7 @@ def decode_generate(body: bytes) -> GenerateRequest:
     try:
         raw = msgspec.json.decode(body)
         if not isinstance(raw, dict):
-            raise Refusal("the body is no JSON object; expected one with input_ids and sampling_params")
+            raise EngineRefusal("the body is no JSON object; expected one with input_ids and sampling_params")
         fields = _present(cast("dict[str, Any]", raw), UNSERVED, "")
         fields["sampling_params"] = _sampling(fields.get("sampling_params", {}))
         fields.setdefault("rid", uuid.uuid4().hex)
@@ -34,15 +34,15 @@ def decode_generate(body: bytes) -> GenerateRequest:
         _refuse_batch(fields)
         return msgspec.convert(fields, GenerateRequest)
     except msgspec.ValidationError as error:
-        raise Refusal(f"the body has a wrong type: {error}") from error
-    except msgspec.DecodeError as error:
-        raise Refusal(f"the body is not JSON: {error}") from error
+        raise EngineRefusal(f"the body has a wrong type: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineRefusal(f"the body is not JSON: {error}") from error
 
 
 def _present(raw: dict[str, Any], unserved: frozenset[str], where: str) -> dict[str, Any]:
     for name in unserved & raw.keys():
         if raw[name]:
-            raise Refusal(f"{where}{name} is set, which this engine does not serve; expected it off")
+            raise EngineRefusal(f"{where}{name} is set, which this engine does not serve; expected it off")
     return {name: value for name, value in raw.items() if value is not None}
 
 
@@ -51,7 +51,7 @@ def _sampling(raw: Any) -> Any:
         return raw
     fields = _present(cast("dict[str, Any]", raw), UNSERVED_SAMPLING, "sampling_params.")
     if fields.get("n", 1) != 1:
-        raise Refusal(f"sampling_params.n is {fields['n']!r}, expected 1: send one request for each reply")
+        raise EngineRefusal(f"sampling_params.n is {fields['n']!r}, expected 1: send one request for each reply")
     if isinstance(fields.get("stop"), str):
         fields["stop"] = [fields["stop"]]
     # SGLang's own defaults where they differ from those of the request struct, which always sends its own.
@@ -63,6 +63,8 @@ def _sampling(raw: Any) -> Any:
 def _refuse_batch(fields: dict[str, Any]) -> None:
     ids = fields.get("input_ids")
     if ids is None:
-        raise Refusal("input_ids is absent, expected a list of token ids")
+        raise EngineRefusal("input_ids is absent, expected a list of token ids")
     if isinstance(ids, list) and ids and isinstance(ids[0], list):
-        raise Refusal("input_ids is a list of lists, expected one list of token ids: send one request for each prompt")
+        raise EngineRefusal(
+            "input_ids is a list of lists, expected one list of token ids: send one request for each prompt"
+        )

@@ -29,36 +29,36 @@ def blocks(tokens: int) -> int:
 
 
 class KvBuffer:
-    """Keys and values of one sequence, contiguous: `data` is [key or value, layer, head, token, width]."""
+    """Keys and values of one sequence, contiguous: `kept` is [key or value, layer, head, token, width]."""
 
     def __init__(self, layout: KvLayout, capacity: int) -> None:
         self.layout = layout
         self.length = 0
         """Tokens whose keys and values are there."""
-        self.data = self._allocate(blocks(capacity))
+        self.kept = self._allocate(blocks(capacity))
 
     @property
     def capacity(self) -> int:
         """Tokens that fit without growing."""
-        return self.data.shape[3]
+        return self.kept.shape[3]
 
     def grow(self, tokens: int) -> None:
         """Makes room for so many tokens in all."""
         wider = self._allocate(blocks(tokens))
-        wider[:, :, :, : self.length].copy_(self.data[:, :, :, : self.length])
-        self.data = wider
+        wider[:, :, :, : self.length].copy_(self.kept[:, :, :, : self.length])
+        self.kept = wider
 
     def fill(self, piece: torch.Tensor) -> None:
         """Appends tokens computed earlier for the same ids, every layer at once."""
         end = self.length + piece.shape[3]
-        self.data[:, :, :, self.length : end].copy_(piece)
+        self.kept[:, :, :, self.length : end].copy_(piece)
         self.length = end
 
     def write(self, layer: int, start: int, keys_H_T_D: torch.Tensor, values_H_T_D: torch.Tensor) -> None:
         """Stores one layer's keys and values from token `start` on; `length` is the caller's to move."""
         end = start + keys_H_T_D.shape[1]
-        self.data[0, layer, :, start:end].copy_(keys_H_T_D)
-        self.data[1, layer, :, start:end].copy_(values_H_T_D)
+        self.kept[0, layer, :, start:end].copy_(keys_H_T_D)
+        self.kept[1, layer, :, start:end].copy_(values_H_T_D)
 
     def _allocate(self, capacity: int) -> torch.Tensor:
         layers, heads, width, dtype, device = self.layout

@@ -14,21 +14,31 @@ from trainer.config import EngineConfig
 from trainer.engine.adapter_file import read_adapter
 from trainer.engine.causal_model import CausalModel
 from trainer.engine.engine import Engine
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.server import build_app
 
 
 def load_engine(settings: EngineConfig, folder: str) -> Engine:
     """The engine of the settings with its start-up adapters, not yet running."""
     torch.set_num_threads(settings.threads)
+    _check_device(settings.device or "cpu")
     transformers_logging.disable_progress_bar()
     engine = Engine(CausalModel.load(folder, settings), settings)
     for name, path in settings.adapters.items():
         try:
             engine.bank.add(name, path, read_adapter(path, engine.bank.shapes))
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise UserError(f"adapter {name}: {refusal}") from refusal
     return engine
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device).item()
+    # A torch built without CUDA says so with an AssertionError.
+    except (RuntimeError, AssertionError) as error:
+        cause = str(error).partition("\n")[0]
+        raise UserError(f"device is {device}, expected one that this torch can use, such as cpu: {cause}") from error
 
 
 def run_server(engine: Engine, listener: socket.socket, announce: Callable[[], None]) -> int:
@@ -39,7 +49,7 @@ def run_server(engine: Engine, listener: socket.socket, announce: Callable[[], N
         timeout_graceful_shutdown=5,
     )
     server = AnnouncedServer(config, announce, engine)
-    # uvicorn raises the signal that stopped it once more at the end: by then there is nothing left to stop.
+    # uvicorn puts these handlers back when it has stopped: by then a signal has nothing left to stop.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ignore)
     server.run(sockets=[listener])
@@ -53,6 +63,11 @@ class AnnouncedServer(uvicorn.Server):
         super().__init__(config)
         self._announce = announce
         self._engine = engine
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stops; a second signal has nothing to hurry, since running replies are ended at once."""
+        del sig, frame
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts listening, then says so."""

@@ -9,11 +9,8 @@ from typing import NamedTuple, cast
 
 import torch
 
-from collector.engine.wire import SamplingParams
+from collector.engine.wire import GREEDY_BELOW, SamplingParams
 from trainer.engine.noise import uniform_noise
-
-GREEDY_BELOW = 1e-6
-"""Temperatures below this are greedy, and then count as 1 for the log-probability."""
 
 
 class Draw(NamedTuple):

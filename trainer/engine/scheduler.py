@@ -12,10 +12,10 @@ from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank, Slice
 from trainer.engine.attention import Row
 from trainer.engine.causal_model import CausalModel
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import BLOCK_TOKENS, KvBuffer, blocks
 from trainer.engine.load import Load, Totals
 from trainer.engine.prefix_tree import PrefixTree, shared_prefix
-from trainer.engine.refusal import Refusal
 from trainer.engine.sampling import sample
 from trainer.engine.sequence import Progress, Sequence
 
@@ -82,7 +82,7 @@ class Scheduler:
     def submit(self, sequence: Sequence) -> None:
         """Queues a request; the name of a live one is refused."""
         if any(other.rid == sequence.rid for other in self.live):
-            raise Refusal(f"Duplicate request ID detected: {sequence.rid}; expected one that no live request has")
+            raise EngineRefusal(f"Duplicate request ID detected: {sequence.rid}; expected one that no live request has")
         self.totals.requests += 1
         (self.held if self.draining else self.waiting).append(sequence)
 
@@ -180,7 +180,7 @@ class Scheduler:
         assert sequence.kv is not None
         if sequence.kv_generation != self.generation:
             return
-        self.tree.insert(sequence.namespace, sequence.tokens[:tokens], sequence.kv.data[:, :, :, :tokens])
+        self.tree.insert(sequence.namespace, sequence.tokens[:tokens], sequence.kv.kept[:, :, :, :tokens])
         self.tree.evict(max(0, self.live_tokens + self.tree.tokens - self.kv_tokens))
 
     def _admit(self) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collector.errors import UserError
+from collector.listening import listen, url_of
 from collector.ready_file import write_ready_file
 from trainer.config import EngineConfig
-from trainer.engine.listening import listen, url_of
 from trainer.engine.model_folder import find_model
 
 

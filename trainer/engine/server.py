@@ -16,9 +16,9 @@ from starlette.routing import Route
 from collector.engine.wire import GenerateRequest, ModelInfo, SamplingParams
 from trainer.engine.control_routes import ControlRoutes
 from trainer.engine.engine import Engine
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.generate_body import decode_generate
 from trainer.engine.metrics import metrics_of, prometheus_text
-from trainer.engine.refusal import Refusal
 from trainer.engine.reply import Reply
 from trainer.engine.sequence import Progress
 
@@ -38,7 +38,7 @@ def build_app(engine: Engine, *, on_end: Callable[[], None] = lambda: None) -> S
         await engine.stop()
 
     routes = [*DataRoutes(engine).routes(), *ControlRoutes(engine).routes()]
-    return Starlette(routes=routes, exception_handlers={Refusal: _refused}, lifespan=lifespan)
+    return Starlette(routes=routes, exception_handlers={EngineRefusal: _refused}, lifespan=lifespan)
 
 
 async def _watch(engine: Engine, on_end: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ async def _watch(engine: Engine, on_end: Callable[[], None]) -> None:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+    assert isinstance(error, EngineRefusal)
     return JSONResponse({"error": {"message": str(error)}}, status_code=error.status)
 
 

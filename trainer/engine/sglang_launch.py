@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 
 from collector.errors import UserError
+from collector.listening import listen, url_of
 from collector.ready_file import write_ready_file
 from trainer.config import EngineConfig
-from trainer.engine.listening import listen, url_of
 from trainer.engine.model_folder import find_model
 
 POLL_S = 0.25

@@ -1,12 +1,12 @@
 """Text of sampled ids: stop strings and the `text` field need it, everything else goes by ids."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
 from tokenizers import Tokenizer
 
 from collector.engine.wire import Finish, SamplingParams
+from collector.model_json import read_json
 
 BROKEN = "\ufffd"
 """What decoding gives for the bytes of an unfinished character."""
@@ -27,9 +27,7 @@ class TextCodec:
         if not file.is_file():
             return None
         tokenizer = Tokenizer.from_file(str(file))
-        settings = file.with_name("tokenizer_config.json")
-        config = cast("dict[str, Any]", json.loads(settings.read_text())) if settings.is_file() else {}
-        eos = config.get("eos_token")
+        eos: Any = read_json(file.with_name("tokenizer_config.json")).get("eos_token")
         content = cast("dict[str, Any]", eos).get("content") if isinstance(eos, dict) else eos
         return cls(tokenizer, tokenizer.token_to_id(content) if isinstance(content, str) else None)
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from collector.errors import UserError
 from trainer.engine.causal_model import read_network
 from trainer.engine.engine import Engine
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 FLUSH_POLL_S = 0.02
 """How often a flush with a time limit looks whether the engine is idle."""
@@ -60,7 +60,7 @@ async def flush_cache(engine: Engine, timeout_s: float) -> None:
     while True:
         try:
             return await engine.between_steps(lambda: _flush(engine))
-        except Refusal:
+        except EngineRefusal:
             if asyncio.get_running_loop().time() >= end:
                 raise
         await asyncio.sleep(FLUSH_POLL_S)
@@ -70,7 +70,7 @@ def _flush(engine: Engine) -> None:
     scheduler = engine.scheduler
     queued = len(scheduler.waiting) + len(scheduler.held)
     if scheduler.running or (queued and scheduler.paused is None):
-        raise Refusal(
+        raise EngineRefusal(
             f"Cache not flushed because there are pending requests: {len(scheduler.running)} running, {queued} queued; "
             "expected none (a pause with mode retract also allows it)"
         )
@@ -108,7 +108,7 @@ def _read_weights(engine: Engine, folder: str) -> dict[str, torch.Tensor]:
     try:
         network = read_network(folder, dtype=engine.model.network.dtype)
     except UserError as error:
-        raise Refusal(str(error)) from error
+        raise EngineRefusal(str(error)) from error
     weights = network.state_dict()
     _check_same(engine.model.network, weights, folder)
     return weights
@@ -118,8 +118,10 @@ def _check_same(network: PreTrainedModel, weights: dict[str, torch.Tensor], fold
     served = network.state_dict()
     if served.keys() != weights.keys():
         odd = sorted(served.keys() ^ weights.keys())
-        raise Refusal(f"{folder}: {len(odd)} weights differ by name, first {odd[0]!r}; expected the served model's")
+        raise EngineRefusal(
+            f"{folder}: {len(odd)} weights differ by name, first {odd[0]!r}; expected the served model's"
+        )
     for name, weight in served.items():
         if weight.shape != weights[name].shape:
             found, expected = tuple(weights[name].shape), tuple(weight.shape)
-            raise Refusal(f"{folder}: {name} has the shape {found}, expected {expected}")
+            raise EngineRefusal(f"{folder}: {name} has the shape {found}, expected {expected}")

@@ -126,8 +126,10 @@ def read_model_shape(path: Path) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
     try:
         config: Any = json.loads(file.read_text(encoding="utf-8"))  # JSON enters here
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{file}: cannot be read as a model's config.json ({error})") from error
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read ({error.strerror}), expected a model's config.json") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: not JSON, expected a model's config.json or the folder that holds one") from error
     if not isinstance(config, dict):
         raise ValueError(f"{file}: holds {type(config).__name__}, expected the JSON object of a model's config.json")
     try:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from trainer.engine.adapter_file import read_adapter
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 SHAPES = {
     "model.layers.0.self_attn.q_proj": (6, 4),
@@ -90,13 +90,13 @@ def test_a_pattern_and_a_choice_of_layers_select_modules(tmp_path: Path) -> None
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(EngineRefusal, match=says):
         read_adapter(write(tmp_path, **changes), SHAPES)
 
 
 def test_a_tensor_of_no_target_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path, names=tuple(SHAPES))
-    with pytest.raises(Refusal, match=r"found 2 tensors that no target module.*down_proj"):
+    with pytest.raises(EngineRefusal, match=r"found 2 tensors that no target module.*down_proj"):
         read_adapter(folder, SHAPES)
 
 
@@ -105,27 +105,27 @@ def test_a_missing_half_of_a_pair_is_refused(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "adapter_model.safetensors")
     del tensors["base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"]
     save_file(tensors, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(Refusal, match=r"no tensor .*layers\.1.*lora_B"):
+    with pytest.raises(EngineRefusal, match=r"no tensor .*layers\.1.*lora_B"):
         read_adapter(folder, SHAPES)
 
 
 def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (tmp_path / "adapter_model.safetensors").rename(tmp_path / "adapter_model.bin")
-    with pytest.raises(Refusal, match="pickled weights are never read"):
+    with pytest.raises(EngineRefusal, match="pickled weights are never read"):
         read_adapter(folder, SHAPES)
 
 
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (tmp_path / "adapter_model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{")
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(EngineRefusal, match="cannot be read"):
         read_adapter(folder, SHAPES)
     (tmp_path / "adapter_config.json").write_text("{")
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(EngineRefusal, match="cannot be read"):
         read_adapter(folder, SHAPES)
 
 
 def test_a_folder_without_an_adapter_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"adapter_config.json: not found"):
+    with pytest.raises(EngineRefusal, match=r"adapter_config.json: not found"):
         read_adapter(str(tmp_path), SHAPES)

@@ -6,7 +6,7 @@ import pytest
 
 from collector.engine.wire import GenerateRequest, SamplingParams
 from trainer.engine.admission import Limits, check_request
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 
 LIMITS = Limits(max_context=100, kv_tokens=128, vocab_size=50, has_text=True)
 
@@ -50,15 +50,15 @@ def test_what_fits_passes() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(ids: list[int], given: dict[str, Any], says: str) -> None:
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(EngineRefusal, match=says):
         check(ids, **given)
 
 
 def test_a_request_larger_than_the_token_budget_is_refused() -> None:
-    with pytest.raises(Refusal, match="need room for 128 tokens, the engine has room for 64"):
+    with pytest.raises(EngineRefusal, match="need room for 128 tokens, the engine has room for 64"):
         check([0] * 60, LIMITS._replace(kv_tokens=64))
 
 
 def test_stop_strings_need_a_tokenizer() -> None:
-    with pytest.raises(Refusal, match=r"the model has no tokenizer\.json"):
+    with pytest.raises(EngineRefusal, match=r"the model has no tokenizer\.json"):
         check([1], LIMITS._replace(has_text=False), stop=["a"])

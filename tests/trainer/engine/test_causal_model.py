@@ -127,5 +127,5 @@ def test_the_proof_notices_a_wrong_forward_pass(llama: Path) -> None:
         model.network.model.layers[0].self_attn.scaling = scale * (1.0 if name == "eager" else 1.01)
 
     model.network.set_attn_implementation = scaled_elsewhere
-    with pytest.raises(causal_model.Refusal, match=r"log-probabilities differ .* expected at most 0\.0001:"):
+    with pytest.raises(causal_model.EngineRefusal, match=r"log-probabilities differ .* expected at most 0\.0001:"):
         model.prove(tolerance=1e-4)

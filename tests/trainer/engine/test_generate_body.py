@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.generate_body import decode_generate
-from trainer.engine.refusal import Refusal
 
 
 def decode(**fields: Any):
@@ -58,16 +58,16 @@ def test_integers_pass_for_numbers() -> None:
     ],
 )
 def test_what_cannot_be_served_as_asked_is_refused(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(EngineRefusal, match=says):
         decode(**fields)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"input_ids":' + b"[" * 100_000])
 def test_what_is_not_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refusal, match="the body is not JSON"):
+    with pytest.raises(EngineRefusal, match="the body is not JSON"):
         decode_generate(body)
 
 
 def test_what_is_not_an_object_is_refused() -> None:
-    with pytest.raises(Refusal, match="no JSON object"):
+    with pytest.raises(EngineRefusal, match="no JSON object"):
         decode_generate(b"[1]")

@@ -25,6 +25,6 @@ def test_growing_keeps_what_is_there() -> None:
     buffer.length = 7
     buffer.grow(65)
     assert (buffer.capacity, buffer.length) == (128, 7)
-    assert torch.equal(buffer.data[:, :, :, :5], piece)
-    assert torch.equal(buffer.data[0, 1, :, 5:7], torch.ones(3, 2, 4))
-    assert torch.equal(buffer.data[1, 1, :, 5:7], torch.full((3, 2, 4), 2.0))
+    assert torch.equal(buffer.kept[:, :, :, :5], piece)
+    assert torch.equal(buffer.kept[0, 1, :, 5:7], torch.ones(3, 2, 4))
+    assert torch.equal(buffer.kept[1, 1, :, 5:7], torch.full((3, 2, 4), 2.0))

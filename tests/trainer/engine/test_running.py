@@ -30,3 +30,13 @@ def test_room_for_tokens_is_what_one_gibibyte_holds(llama: Path) -> None:
     engine = load_engine(EngineConfig(), str(llama))
     # 2 layers, keys and values of 2 heads of 16 numbers of 4 bytes: 512 bytes a token.
     assert engine.scheduler.kv_tokens == 2**30 // 512
+
+
+# On a machine with CUDA the 99th is missing all the same.
+@pytest.mark.parametrize("device", ["cuda:99", "nope", "meta"])
+def test_a_device_that_torch_cannot_use_is_refused_in_one_line(llama: Path, device: str) -> None:
+    with pytest.raises(UserError) as refused:
+        load_engine(EngineConfig(device=device), str(llama))
+    said = str(refused.value)
+    assert said.startswith(f"device is {device}, expected one that this torch can use, such as cpu: ")
+    assert "\n" not in said

@@ -39,6 +39,17 @@ def test_greedy_reports_the_logprob_at_temperature_one() -> None:
     assert logprob == pytest.approx(math.log(3 / 6), abs=1e-6)
 
 
+def test_sampling_is_greedy_below_one_millionth_and_scaled_from_there_on() -> None:
+    row = [0.0, 1e-6 * math.log(3)]
+    below, at = draw(temperature=math.nextafter(1e-6, 0)), draw(temperature=1e-6)
+    assert sample(logits(row), [below])[0] == (1, pytest.approx(math.log(0.5), abs=1e-6))
+    # At 1e-6 the two are 1 : 3, and both are drawn.
+    drawn = {sample(logits(row), [at._replace(seed=seed)])[0] for seed in range(50)}
+    expected = {0: math.log(1 / 4), 1: math.log(3 / 4)}
+    assert {token for token, _ in drawn} == {0, 1}
+    assert all(logprob == pytest.approx(expected[token], abs=1e-4) for token, logprob in drawn)
+
+
 def test_logprob_is_taken_before_truncation() -> None:
     token, logprob = sample(logits(LOG_PROBS), [draw(top_k=1)])[0]
     assert (token, logprob) == (0, pytest.approx(math.log(0.5), abs=1e-6))

@@ -11,7 +11,7 @@ from tests.trainer.engine.loopback import plain_logprobs
 from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank
 from trainer.engine.causal_model import CausalModel
-from trainer.engine.refusal import Refusal
+from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.scheduler import Scheduler
 from trainer.engine.sequence import Progress, Sequence
 from trainer.engine.stopping import StopRule
@@ -158,7 +158,7 @@ def test_keys_of_weights_that_a_flush_replaced_are_not_shared(model: CausalModel
 def test_a_live_name_is_refused_and_a_finished_one_is_not(model: CausalModel) -> None:
     recorder = Recorder(model)
     recorder.submit("a", [1], new=2)
-    with pytest.raises(Refusal, match="Duplicate request ID detected: a"):
+    with pytest.raises(EngineRefusal, match="Duplicate request ID detected: a"):
         recorder.submit("a", [1])
     recorder.run()
     recorder.submit("a", [1])

@@ -48,6 +48,8 @@ def test_the_command_serves_until_it_is_told_to_stop(llama: Path, tmp_path: Path
         with urllib.request.urlopen(request, timeout=10) as stream:
             stream.readline()
             process.send_signal(number)
+            # A second one neither hurries it nor makes it say anything.
+            process.send_signal(signal.SIGINT)
             *_, last, end = [line for line in stream if line != b"\n"]
         assert json.loads(last.removeprefix(b"data: "))["meta_info"]["finish_reason"]["type"] == "abort"
         assert end == b"data: [DONE]\n"
@@ -77,8 +79,8 @@ def test_a_port_in_use_is_one_line(llama: Path) -> None:
     [
         (["--model", "/nowhere"], "/nowhere: no config.json found, expected the folder of a Hugging Face model"),
         (["--adapter", "x"], "--adapter is 'x', expected NAME=FOLDER with a name of its own"),
-        (["--threads", "0"], "Expected `int` >= 1 - at `$.threads`"),
-        (["--port", "70000"], "Expected `int` <= 65535 - at `$.port`"),
+        (["--threads", "0"], "--threads is 0, expected a whole number >= 1"),
+        (["--port", "70000"], "--port is 70000, expected a whole number <= 65535"),
         (["--sglang-python", "x"], "--sglang-python is given without --sglang; add --sglang or leave it out"),
     ],
 )

@@ -1,12 +1,14 @@
 """The `roundhouse` command: finds the subcommand by name and imports nothing else."""
 
 import argparse
+import difflib
 import importlib
 import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
 
 from collector.errors import UserError
+from collector.terminal_text import terminal_safe
 
 COMMANDS = {
     "collect": "run the collector between agents and an engine",
@@ -40,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one subcommand; returns 0, its own verdict, or 2 for input or a call that cannot be used."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in COMMANDS:
-        _overview().parse_args(words or ["--help"])
-        return 2
+        return _no_command(words)
     command = cast(Command, importlib.import_module(f"console.commands.{words[0]}"))
     parser = argparse.ArgumentParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
     command.add_arguments(parser)
@@ -59,6 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
+def _no_command(words: list[str]) -> int:
+    """Help and version; anything else is refused by name."""
+    if not words or words[0] in ("-h", "--help", "-V", "--version"):
+        _overview().parse_args(words or ["--help"])
+    if words[0].startswith("-"):
+        said = f"no option {words[0]} before a command, expected --help or --version"
+    else:
+        near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        said = f"no command {words[0]!r}; {f'did you mean {near[0]}?' if near else 'roundhouse --help lists them'}"
+    print(f"roundhouse: {terminal_safe(said)}", file=sys.stderr)
+    return 2
+
+
 def _overview() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
     parser = argparse.ArgumentParser(
@@ -67,6 +81,6 @@ def _overview() -> argparse.ArgumentParser:
         epilog=f"commands:\n{lines}\n\nroundhouse COMMAND --help says more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version="roundhouse 0.1.0")
+    parser.add_argument("-V", "--version", action="version", version="roundhouse 0.1.0")
     parser.add_argument("command", choices=[*COMMANDS], metavar="COMMAND", help="what to run")
     return parser

@@ -1,11 +1,15 @@
 """A plan's sheet as text for a terminal: numbers with units, notes wrapped beside them."""
 
 import textwrap
+from collections.abc import Sequence
+from itertools import zip_longest
 
 from trainer.plan.sheet import Column, Quantity, Section, Sheet, Table
 
 LABEL_WIDTH = 29
 VALUE_WIDTH = 21
+NARROWEST_NOTE = 16
+"""Where less is left beside a value, its note stands below."""
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 _NUMBERED = {"count": "", "tokens": "tokens", "steps": "steps", "FLOPs/byte": "FLOPs/byte", "tokens/s": "tokens/s"}
 
@@ -53,6 +57,11 @@ def _quantity(quantity: Quantity, width: int) -> list[str]:
     head = f"  {quantity.label:<{LABEL_WIDTH}}{render_value(quantity.value, quantity.unit):>{VALUE_WIDTH}}"
     if not quantity.note:
         return [head.rstrip()]
+    if width - len(head) - 2 < NARROWEST_NOTE:
+        return [
+            head.rstrip(),
+            *textwrap.wrap(quantity.note, width, initial_indent="      ", subsequent_indent="      "),
+        ]
     notes = textwrap.wrap(quantity.note, width - len(head) - 2)
     return [f"{head}  {notes[0]}", *(" " * (len(head) + 2) + note for note in notes[1:])]
 
@@ -62,11 +71,27 @@ def _table(table: Table, width: int) -> list[str]:
     cells += [
         [_cell_text(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows
     ]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(table.columns))]
+    widths = _widths(cells, width)
     gap = 3 if sum(widths) + 3 * len(widths) <= width else 2
+    return [line for row in cells for line in _row(row, table.columns, widths, " " * gap)]
+
+
+def _widths(cells: list[list[str]], width: int) -> list[int]:
+    """As wide as the longest cell; where the rows are too long then, the widest columns give way, down to a word."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in zip(*cells, strict=True)]
+    while sum(widths) + 2 * len(widths) > width and widths != words:
+        at = max(range(len(widths)), key=lambda at: (widths[at] > words[at], widths[at]))
+        widths[at] -= 1
+    return widths
+
+
+def _row(row: list[str], columns: Sequence[Column], widths: list[int], gap: str) -> list[str]:
+    """A row's lines: more than one where a cell is wider than its column."""
+    pieces = [textwrap.wrap(text, width) or [""] for text, width in zip(row, widths, strict=True)]
     return [
-        ("  " + (" " * gap).join(_cell(*each) for each in zip(row, table.columns, widths, strict=True))).rstrip()
-        for row in cells
+        ("  " + gap.join(_cell(*each) for each in zip(line, columns, widths, strict=True))).rstrip()
+        for line in zip_longest(*pieces, fillvalue="")
     ]
 
 

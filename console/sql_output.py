@@ -1,5 +1,6 @@
 """What a query gave, as a JSON array or as a table for a terminal."""
 
+import re
 import shutil
 import sys
 import textwrap
@@ -21,6 +22,8 @@ SHOWN_ROWS = 200
 _SHOWN_LETTERS = 400
 _NARROWEST_COLUMN = 8
 _GAP = "  "
+_WORD = re.compile(r"[\w.:@+-]{0,64}", re.ASCII)
+"""An id, a digest, a number, a time."""
 _INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint")
 _NUMBERS = frozenset((*_INTEGERS, "uhugeint", "bignum", "float", "double", "decimal"))
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -42,15 +45,23 @@ def write_json(result: QueryResult, out: BinaryIO) -> None:
 
 
 def print_table(result: QueryResult) -> None:
-    """Prints the first rows as a table as wide as the terminal, or one value a line where columns do not fit."""
+    """Prints the first rows as a table: as wide as the terminal, or one value a line where columns do not fit.
+
+    What is no terminal gets every cell whole.
+    """
+    whole = not sys.stdout.isatty()
     converters = [json_converter(kind) for kind in result.types]
     rows = [
-        [_cell(value, convert) for value, convert in zip(row, converters, strict=True)]
+        [
+            _cell(value, convert, None if whole else _SHOWN_LETTERS)
+            for value, convert in zip(row, converters, strict=True)
+        ]
         for row in islice(result.rows, SHOWN_ROWS + 1)
     ]
     names = [terminal_safe(name) for name in result.names]
     numbers = [kind.id in _NUMBERS for kind in result.types]
-    for line in grid_lines(names, rows[:SHOWN_ROWS], numbers, shutil.get_terminal_size().columns):
+    width = None if whole else shutil.get_terminal_size().columns
+    for line in grid_lines(names, rows[:SHOWN_ROWS], numbers, width):
         print(line)
     if len(rows) > SHOWN_ROWS:
         print(f"the first {SHOWN_ROWS} rows; --json prints all, LIMIT and OFFSET choose others")
@@ -58,23 +69,45 @@ def print_table(result: QueryResult) -> None:
         print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
 
 
-def grid_lines(names: list[str], rows: list[list[str]], numbers: list[bool], width: int) -> Iterator[str]:
+def grid_lines(names: list[str], rows: list[list[str]], numbers: list[bool], width: int | None) -> Iterator[str]:
     """The lines of a table no wider than `width`: a row each, or a value each where columns would be too narrow."""
     natural = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
-    room = width - len(_GAP) * (len(names) - 1)
-    widest = next((cap for cap in range(room, 0, -1) if sum(min(cap, size) for size in natural) <= room), 0)
-    if widest < _NARROWEST_COLUMN and widest < max(natural):
+    sizes = natural if width is None else _sizes(natural, _words(rows, len(names)), width)
+    if sizes is None:
+        assert width is not None
         yield from _record_lines(names, rows, width)
         return
-    sizes = [min(widest, size) for size in natural]
     yield _GAP.join(_fit(name, size, right) for name, size, right in zip(names, sizes, numbers, strict=True)).rstrip()
     yield _GAP.join("─" * size for size in sizes)
     for row in rows:
         yield _GAP.join(_fit(cell, size, right) for cell, size, right in zip(row, sizes, numbers, strict=True)).rstrip()
 
 
+def _words(rows: list[list[str]], columns: int) -> list[int]:
+    """How wide each column must be at least: ids, numbers and times mean nothing when they are cut, text still does."""
+    if not rows:
+        return [0] * columns
+    return [
+        max(map(len, column)) if all(map(_WORD.fullmatch, column)) else _NARROWEST_COLUMN
+        for column in zip(*rows, strict=True)
+    ]
+
+
+def _sizes(natural: list[int], least: list[int], width: int) -> list[int] | None:
+    """Widths that fit, the widest columns cut first and none below its least; None when there are none."""
+    room = width - len(_GAP) * (len(natural) - 1)
+
+    def capped(cap: int) -> list[int]:
+        return [min(size, max(cap, low)) for size, low in zip(natural, least, strict=True)]
+
+    widest = next((cap for cap in range(max(room, 0), -1, -1) if sum(capped(cap)) <= room), None)
+    return None if widest is None else capped(widest)
+
+
 def _record_lines(names: list[str], rows: list[list[str]], width: int) -> Iterator[str]:
-    name_size = min(max(map(cell_len, names)), width // 2)
+    words = max((len(cell) for row in rows for cell in row if _WORD.fullmatch(cell)), default=0)
+    left = max(_NARROWEST_COLUMN, min(width // 2, width - len(_GAP) - words))
+    name_size = min(max(map(cell_len, names)), left)
     for number, row in enumerate(rows, 1):
         yield f"─ row {number} ".ljust(width, "─")
         for name, cell in zip(names, row, strict=True):
@@ -88,14 +121,14 @@ def _fit(text: str, size: int, right: bool) -> str:
     return " " * (size - length) + text if right else text + " " * (size - length)
 
 
-def _cell(value: Any, convert: Convert | None) -> str:
+def _cell(value: Any, convert: Convert | None, letters: int | None) -> str:
     if value is None:
         return "null"
     if isinstance(value, float):
         return repr(value)
     plain = value if convert is None else convert(value)
     text = plain if isinstance(plain, str) else _ENCODER.encode(plain).decode().strip('"')
-    return terminal_safe(text[:_SHOWN_LETTERS])
+    return terminal_safe(text[:letters])
 
 
 def json_converter(kind: Any) -> Convert | None:

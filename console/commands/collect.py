@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from console.stop_with_stdin import add_stop_with_stdin, watch_stdin
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
@@ -15,12 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready-file", type=Path, metavar="FILE", help="gets the URL once the collector listens")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings (./roundhouse.toml if there)")
     parser.add_argument("--new-key", metavar="TENANT", help="print a new API key for a tenant, and do nothing else")
+    add_stop_with_stdin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
     if args.new_key is not None:
         return _print_new_key(args.new_key)
+    if args.stop_with_stdin:
+        watch_stdin()
     import logging
 
     import msgspec
@@ -42,18 +47,24 @@ def run(args: argparse.Namespace) -> int:
     config = whole.collector
     given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
     config = msgspec.structs.replace(config, **given)
+    if not 0 <= config.port <= 65535:
+        name = "--port" if args.port is not None else "[collector] port"
+        raise UserError(f"{name} is {config.port}, expected 0 to 65535; 0 takes a free one")
     handler = logging.StreamHandler()
     handler.setFormatter(TerminalFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
     def announce(url: str) -> None:
         mode = "" if config.keys else " (no keys: development mode, this machine only)"
-        print(f"collector ready at {url}{mode}", flush=True)
+        print(f"collector ready at {url}, model {config.model_name or model.resolve().name}{mode}", flush=True)
         if args.ready_file is not None:
             write_ready_file(args.ready_file, url)
 
     engine = msgspec.structs.replace(whole.engine, model=args.model or whole.engine.model)
     model = Path(find_model(engine, say))
+    if engine.model != model.name and not Path(engine.model).is_dir():
+        # A model that was named, not pointed at: clients may use the name too.
+        config = msgspec.structs.replace(config, model_aliases=[*config.model_aliases, engine.model])
     run_collector(config, engine_url=args.engine, model=model, store=args.store, announce=announce)
     return 0
 

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from console.stop_with_stdin import add_stop_with_stdin, watch_stdin
+
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -26,10 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready-file", type=Path, metavar="FILE", help='written when ready: {"url": ..., "pid": ...}')
     parser.add_argument("--sglang", action="store_true", help="launch a real SGLang server instead")
     parser.add_argument("--sglang-python", metavar="FILE", help="interpreter that has sglang (default: this one)")
+    add_stop_with_stdin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted."""
+    if args.stop_with_stdin:
+        watch_stdin()
     import msgspec
 
     from collector.errors import UserError
@@ -42,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = msgspec.convert(values, EngineConfig)
     except msgspec.ValidationError as error:
-        raise UserError(str(error)) from error
+        raise UserError(_refusal(values, args, str(error))) from error
     if args.sglang:
         from trainer.engine.sglang_launch import launch_sglang
 
@@ -53,6 +58,16 @@ def run(args: argparse.Namespace) -> int:
     from trainer.engine.serve import serve
 
     return serve(settings, ready_file=args.ready_file, say=_say)
+
+
+def _refusal(values: dict[str, object], args: argparse.Namespace, error: str) -> str:
+    """msgspec's words, with the flag or key that holds the value, and the value."""
+    expected, _, place = error.partition(" - at `$.")
+    name = place.rstrip("`")
+    if name not in values:
+        return error
+    flag = f"--{name.replace('_', '-')}" if getattr(args, name, None) is not None else f"[engine] {name}"
+    return f"{flag} is {values[name]}, {expected[0].lower()}{expected[1:].replace('`int`', 'a whole number')}"
 
 
 def _adapters(given: list[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="PATH",
-        help="FILE.jsonl, FILE.duckdb, or a folder for a Parquet file per table",
+        help="FILE.jsonl, FILE.duckdb, or, without a suffix, a folder for a Parquet file per table",
     )
     parser.add_argument("--force", action="store_true", help="replace an earlier export")
 

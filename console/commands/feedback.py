@@ -1,21 +1,29 @@
 """Post feedback on a turn or a session to a running collector."""
 
 import argparse
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 _KINDS = ("thumb", "score", "accept", "edit", "outcome", "judge")
+_SCALES = (
+    "what sort of judgement it is, and its usual --value: thumb 1 up, 0 down; accept 1 taken over, 0 not; score, judge "
+    "and outcome 0 worst to 1 best; edit needs none, its --text is the corrected reply. Any finite number is stored "
+    "as it is, so keep one scale per kind"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("--url", default="http://127.0.0.1:8000", help="the collector (http://127.0.0.1:8000)")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:8000", help="the collector, with or without /v1 (%(default)s)"
+    )
     judged = parser.add_mutually_exclusive_group(required=True)
     judged.add_argument("--response", metavar="ID", help="response id that the client got, or a turn id")
     judged.add_argument("--session", metavar="ID", help="session, judged as a whole or, with --turn, one of its turns")
     parser.add_argument("--turn", type=int, metavar="N", help="1-based turn of the session")
-    parser.add_argument("--kind", required=True, choices=_KINDS, help="what sort of judgement it is")
-    parser.add_argument("--value", type=float, help="higher is better")
+    parser.add_argument("--kind", required=True, choices=_KINDS, help=_SCALES)
+    parser.add_argument("--value", type=float, metavar="X", help="higher is better; the scale is in --kind")
     parser.add_argument("--text", help="free text")
     parser.add_argument("--source", default="command line", help="what judged (command line)")
     parser.add_argument("--user", help="who judged; only a keyed hash of it is stored")
@@ -27,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Posts one judgement and prints its receipt."""
+    from collector.errors import UserError
+
+    if args.value is not None and not isfinite(args.value):
+        raise UserError(f"--value is {args.value}, expected a finite number; leave it out when there is none")
     names = ("turn", "kind", "value", "text", "source", "user", "feedback_id", "supersedes")
     body = {name: getattr(args, name) for name in names} | {"response_id": args.response, "session_id": args.session}
     answer = _post(args.url, {name: value for name, value in body.items() if value is not None}, args.key_file)
@@ -53,7 +65,7 @@ def _post(url: str, body: dict[str, object], key_file: Path | None) -> Any:  # A
             headers["authorization"] = f"Bearer {key_file.read_text(encoding='utf-8').strip()}"
         except OSError as error:
             raise UserError(f"{key_file} cannot be read: {error.strerror}; give a file that holds the key") from error
-    address = f"{url.rstrip('/')}/v1/feedback"
+    address = f"{url.rstrip('/').removesuffix('/v1')}/v1/feedback"
     if not address.startswith(("http://", "https://")):
         raise UserError(f"--url is {url}, expected the http address of a collector")
     request = urllib.request.Request(address, json.dumps(body).encode(), headers)

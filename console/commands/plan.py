@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(msgspec.to_builtins(sheet), allow_nan=False))
     else:
-        print(render_sheet(sheet, width=max(80, min(120, shutil.get_terminal_size().columns))))
+        print(render_sheet(sheet, width=max(60, min(120, shutil.get_terminal_size().columns))))
     return 0
 
 

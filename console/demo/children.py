@@ -25,17 +25,20 @@ class Child:
     """One `roundhouse` subcommand in a process of its own, its output in a log file. Paths given to it are absolute."""
 
     def __init__(self, command: str, arguments: list[str], folder: Path) -> None:
+        self._command = command
         self.name = NAMES[command]
         self.log = folder / f"{command}.log"
         self._ready = folder / f"{command}.ready"
         # Not the settings of whoever runs the demo: their keys and names are for their own collector.
         words = [command, *arguments, "--config", os.devnull, "--port", "0", "--ready-file", str(self._ready)]
+        # The pipe ends with this process, however it ends, and the child with the pipe.
+        words.append("--stop-with-stdin")
         with open(self.log, "wb") as out:
             # A session of its own: Ctrl-C reaches the demo alone, which then stops the children in order.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "console", *words],
                 cwd=PROJECT,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -48,7 +51,7 @@ class Child:
             if self._ready.exists():
                 return read_ready_file(self._ready).url
             if self._process.poll() is not None:
-                raise UserError(f"{self.ended()} before it was ready")
+                raise UserError(self._refusal())
             time.sleep(POLL_S)
         raise UserError(f"the {self.name} was not ready after {limit_s:.0f} s: {self._last_line()}")
 
@@ -74,12 +77,23 @@ class Child:
             self._process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._close_pipe()
         return self._process.returncode == 0
 
     def kill(self) -> None:
         """Ends the process at once."""
         self._process.kill()
         self._process.wait()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _refusal(self) -> str:
+        """Its own one line where it gave one, else how it ended."""
+        _, own, line = self._last_line().partition(f"roundhouse {self._command}: ")
+        return line if own else f"{self.ended()}, before it was ready"
 
     def _last_line(self) -> str:
         with contextlib.suppress(OSError):

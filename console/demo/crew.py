@@ -74,12 +74,16 @@ class Crew:
         self.turns: list[TurnResult] = []
         self.sessions: list[SessionResult] = []
 
+    @property
+    def agents(self) -> int:
+        """How many work at a time."""
+        return max(1, min(MOST_AGENTS, self._budget.turns // TURNS_PER_AGENT))
+
     def work(self) -> None:
         """Runs until the budget is spent; the first failure of an agent stops all and is raised."""
-        agents = max(1, min(MOST_AGENTS, self._budget.turns // TURNS_PER_AGENT))
-        pool = ThreadPoolExecutor(agents)
+        pool = ThreadPoolExecutor(self.agents)
         try:
-            running = [pool.submit(self._agent) for _ in range(agents)]
+            running = [pool.submit(self._agent) for _ in range(self.agents)]
             for future in running:
                 future.add_done_callback(self._stop_after_failure)
             # Not wait(): a KeyboardInterrupt inside a lock of the pool can leave the main thread hanging there.

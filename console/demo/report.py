@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collector.terminal_text import terminal_safe
 from console.demo.agent import SessionResult, TurnResult
-from console.demo.summary import Look, Summary
+from console.demo.summary import Look, Summary, run_turns
 
 SHOWN_CHARS = 100
 """Longest piece of model text on a line."""
@@ -20,6 +20,15 @@ def report(
         parts.append(_turn(summary.look))
     parts.append(_next(store))
     return "\n\n".join(parts)
+
+
+def interrupted_report(store: Path, *, run_id: str) -> str:
+    """What a run that was cut short left in the store."""
+    turns = run_turns(store, run_id)
+    if turns.is_empty():
+        return f"stopped; no turn was captured in {store} yet"
+    sessions = turns["session_id"].n_unique()
+    return f"stopped; {turns.height} turns of {sessions} sessions are captured in {store}\n\n{_next(store)}"
 
 
 def _captured(summary: Summary, turns: list[TurnResult], sessions: list[SessionResult], seconds: float) -> str:

@@ -12,12 +12,14 @@ from typing import NamedTuple, NoReturn
 from openai import APIError, OpenAI
 from uuid_utils import uuid7
 
+from collector.config import CollectorConfig
 from collector.errors import UserError
+from collector.store.writer import Writer
 from console.demo.children import Child, stop_all
 from console.demo.crew import Budget, Crew
-from console.demo.report import report
+from console.demo.report import interrupted_report, report
 from console.demo.screen import Screen
-from console.demo.summary import summarize
+from console.demo.summary import Summary, summarize
 from console.demo.task import tasks
 from trainer.small_model import find_small_model
 
@@ -43,23 +45,34 @@ def run_demo(options: Options) -> int:
     """Runs the demo and prints what came of it; 0 only if it did what it should."""
     started = time.monotonic()
     run_id = f"demo-{uuid7()}"
+    # A store that cannot be written to is refused here, before the engine takes its time.
+    Writer(options.store, CollectorConfig().writer).close()
+    try:
+        with _signals_interrupt():
+            crew, summary = _captured(options, run_id)
+    except KeyboardInterrupt:
+        print(interrupted_report(options.store, run_id=run_id), flush=True)
+        raise
+    seconds = time.monotonic() - started
+    print(report(summary, options.store, turns=crew.turns, sessions=crew.sessions, seconds=seconds))
+    if problems := summary.problems():
+        raise UserError("; ".join(problems))
+    return 0
+
+
+def _captured(options: Options, run_id: str) -> tuple[Crew, Summary]:
     with ExitStack() as stack:
-        stack.enter_context(_signals_interrupt())
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="roundhouse-demo-")))
-        with Screen(plain=options.plain, turns=options.turns) as screen:
-            model = (options.model or find_small_model(report=screen.say)).resolve()
-            crew = _work(options, model, run_id, scratch, screen)
+        screen = stack.enter_context(Screen(plain=options.plain, turns=options.turns))
+        model = (options.model or find_small_model(report=screen.say)).resolve()
+        crew = _work(options, model, run_id, scratch, screen)
         summary = summarize(
             options.store,
             run_id=run_id,
             response_ids=[turn.response_id for turn in crew.turns],
             tokenizer_file=model / "tokenizer.json",
         )
-    seconds = time.monotonic() - started
-    print(report(summary, options.store, turns=crew.turns, sessions=crew.sessions, seconds=seconds))
-    if problems := summary.problems():
-        raise UserError("; ".join(problems))
-    return 0
+    return crew, summary
 
 
 def _work(options: Options, model: Path, run_id: str, scratch: Path, screen: Screen) -> Crew:
@@ -87,7 +100,11 @@ def _work(options: Options, model: Path, run_id: str, scratch: Path, screen: Scr
             budget=Budget(options.turns, options.minutes * 60),
             on_progress=lambda crew: _show(crew, screen),
         )
+        screen.say(f"0 of {options.turns} turns; {crew.agents} agents await their first replies")
         crew.work()
+    except KeyboardInterrupt:
+        screen.stopping()
+        raise
     except APIError as error:
         dead = [child.ended() for child in children if not child.running]
         raise UserError("; ".join([f"a call through the collector failed: {error}", *dead])) from error

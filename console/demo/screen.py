@@ -1,14 +1,19 @@
 """What the demo shows while it works: a live line on a terminal, plain lines elsewhere."""
 
 import sys
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
+    from rich.text import Text
 
 PLAIN_EVERY = 10
 """Turns between two plain lines."""
+LIVE_CELLS = 58
+"""Longest live line. A terminal that is made narrower breaks a longer one in two, and half of it would stay."""
 
 
 class Screen:
@@ -16,15 +21,14 @@ class Screen:
 
     def __init__(self, *, plain: bool, turns: int) -> None:
         self._turns = turns
-        self._live: Progress | None = None
-        self._task: TaskID | None = None
-        if not plain and sys.stdout.isatty():
-            self._live = _progress()
+        self._started = time.monotonic()
+        self._text = "starting"
+        self._stopping = False
+        self._live = _live(self._line) if not plain and sys.stdout.isatty() else None
 
     def __enter__(self) -> "Screen":
         if self._live is not None:
             self._live.start()
-            self._task = self._live.add_task("starting", total=None)
         return self
 
     def __exit__(
@@ -35,23 +39,37 @@ class Screen:
 
     def say(self, text: str) -> None:
         """One line about what goes on now."""
-        if self._live is None or self._task is None:
+        self._text = text
+        if self._live is None:
             print(text, flush=True)
-        else:
-            self._live.update(self._task, description=text)
 
     def count(self, done: int, *, right: int, sessions: int) -> None:
         """So many turns were taken, so many of them did what was asked."""
-        text = f"{done} turns, {right} did what was asked, {sessions} sessions done"
-        if self._live is not None and self._task is not None:
-            self._live.update(self._task, description=text, total=self._turns, completed=done)
+        if self._stopping:
+            return
+        if self._live is not None:
+            self._text = f"{done} of {self._turns} turns, {right} as asked, {sessions} sessions done"
         elif done % PLAIN_EVERY == 0 or done == self._turns:
-            print(text, flush=True)
+            print(f"{done} turns, {right} did what was asked, {sessions} sessions done", flush=True)
+
+    def stopping(self) -> None:
+        """Says that it was told to stop; no count is shown after that."""
+        self._stopping = True
+        self.say("stopping: replies under way are recorded first")
+        if self._live is not None:
+            self._live.refresh()
+
+    def _line(self) -> "Text":
+        from rich.text import Text
+
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        line = Text(f"{minutes}:{seconds:02}  {self._text}", no_wrap=True, overflow="ellipsis")
+        line.truncate(LIVE_CELLS, overflow="ellipsis")
+        return line
 
 
-def _progress() -> "Progress":
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _live(line: Callable[[], "Text"]) -> "Live":
+    from rich.console import Console
+    from rich.live import Live
 
-    # Markup off: a square bracket in a text is a square bracket.
-    text = TextColumn("{task.description}", markup=False)
-    return Progress(SpinnerColumn(), text, BarColumn(bar_width=30), TimeElapsedColumn(), transient=True)
+    return Live(get_renderable=line, console=Console(), refresh_per_second=4, transient=True)

@@ -9,6 +9,7 @@ import polars as pl
 
 from collector.store.reader import Reader
 from collector.store.verify import verify
+from console.losses_text import loss_lines
 
 
 class Look(NamedTuple):
@@ -73,7 +74,6 @@ def summarize(store: Path, *, run_id: str, response_ids: Sequence[str], tokenize
         feedback = _of_run(snapshot.frame("feedback"), run_id)
         damage = list(snapshot.damage)
     verified = verify(store)
-    losses = [f"{writer} lost records {loss.lo} to {loss.hi}: {loss.found}" for writer, loss in verified.losses]
     rows = turns.to_dicts()
     stored = set(turns["turn_id"])
     outcomes = feedback.filter(pl.col("kind") == "outcome")["value"].drop_nulls()
@@ -92,9 +92,15 @@ def summarize(store: Path, *, run_id: str, response_ids: Sequence[str], tokenize
         mean_outcome=None if outcomes.is_empty() else float(sum(outcomes)) / len(outcomes),
         missing=[response for response in response_ids if response.removeprefix("chatcmpl-") not in stored],
         records=verified.records,
-        faults=[*damage, *map(str, verified.faults), *losses],
+        faults=[*damage, *map(str, verified.faults), *loss_lines(verified.losses)],
         look=_look(rows, tokenizer_file),
     )
+
+
+def run_turns(store: Path, run_id: str) -> pl.DataFrame:
+    """The turns of a run, as the store has them."""
+    with Reader(store).snapshot(["turns"]) as snapshot:
+        return _of_run(snapshot.frame("turns"), run_id)
 
 
 def _of_run(frame: pl.DataFrame, run_id: str) -> pl.DataFrame:

@@ -128,6 +128,38 @@ def test_a_table_fits_the_width_it_is_given():
     ]
 
 
+def test_ids_that_fit_are_not_cut_and_the_widest_text_gives_way():
+    ids = ["01234567-89ab-cdef-0123-456789abcdef", "chatcmpl-0123456789"]
+    row = [*ids, "some words " * 3, "more words " * 30]
+    lines = list(grid_lines(["turn_id", "response", "short", "long"], [row], [False] * 4, 100))
+    assert lines[2].startswith("  ".join(ids))
+    assert lines[2][59:].count("…") == 2
+    assert 98 <= len(lines[1]) <= 100
+    wide = list(grid_lines(["turn_id", "response", "short", "long"], [row], [False] * 4, 140))
+    assert wide[2].count("…") == 1
+    assert wide[2].endswith("…")
+
+
+def test_ids_that_do_not_fit_beside_each_other_stand_one_a_line():
+    ids = [f"{n}1234567-89ab-cdef-0123-456789abcdef" for n in range(3)]
+    lines = list(grid_lines(["a_rather_long_name_of_a_column", "b_id", "c_id"], [ids], [False] * 3, 60))
+    assert lines[1:] == [
+        f"a_rather_long_name_of…  {ids[0]}",
+        f"b_id                    {ids[1]}",
+        f"c_id                    {ids[2]}",
+    ]
+
+
+def test_what_is_piped_is_never_cut(store: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    query = "SELECT repeat('long text ', 100) AS t, uuid() AS a, uuid() AS b, uuid() AS c"
+    assert main(["sql", "--store", str(store), query]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[2].startswith("long text " * 100)
+    assert "…" not in "".join(lines)
+    assert len(lines[2].split()[-1]) == 36
+
+
 def test_many_columns_are_shown_one_value_a_line():
     names = [f"column_{n}" for n in range(20)]
     lines = list(grid_lines(names, [[f"value {n} " + "x" * 50 for n in range(20)]], [False] * 20, 30))

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from collector.config import CollectorConfig
 from collector.fakes import ScriptedEngine, deltas
 from collector.keys import sha256_of
-from collector.records import Feedback
+from collector.records import Feedback, FeedbackKind
 from console.cli import main
 from tests.collector.loopback import post, serve
 from tests.collector.published import small_renderer
@@ -35,6 +37,9 @@ async def test_a_judgement_reaches_the_record_and_a_receipt_is_printed(
         assert json.loads(capsys.readouterr().out)["duplicate"] is False
         assert await run(*words, "--key-file", str(key)) == 0
         assert "counts once" in capsys.readouterr().out
+        for url in (f"{served.url}/v1", f"{served.url}/v1/"):
+            assert await run("--url", url, *words[2:], "--key-file", str(key)) == 0
+            assert "counts once" in capsys.readouterr().out
         stored = [record for record in served.journal.records if isinstance(record, Feedback)]
         assert [(judgement.value, judgement.source) for judgement in stored] == [(0.5, "command line")]
         assert await run(*words) == 2
@@ -46,3 +51,21 @@ async def test_a_collector_that_is_not_there_is_one_clear_line(capsys: pytest.Ca
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
     assert "is the collector running there?" in error
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+async def test_a_value_that_is_no_number_is_refused_before_it_is_sent(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--url", "http://127.0.0.1:9", "--session", "s", "--kind", "thumb", f"--value={value}"]
+    assert await run(*words) == 2
+    said = f"--value is {value}, expected a finite number; leave it out when there is none"
+    assert capsys.readouterr().err == f"roundhouse feedback: {said}\n"
+
+
+async def test_the_help_says_the_scale_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        await run("--help")
+    said = " ".join(capsys.readouterr().out.split())
+    for kind in get_args(FeedbackKind):
+        assert re.search(rf"usual --value: .*\b{kind}\b.* Any finite number", said), kind

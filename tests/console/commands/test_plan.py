@@ -209,7 +209,7 @@ def test_every_option_is_in_the_list_above(capsys: Captured) -> None:
     assert offered - covered == {"--help", "--model", "--json", "--store"}
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [60, 70, 80, 120])
 @pytest.mark.parametrize("config", [LLAMA_8B, QWEN3_MOE], ids=["dense", "moe"])
 @pytest.mark.parametrize(
     "extra", [[], ["--compact-every", "2", "--full", "--pipeline-stages", "2"]], ids=["lora", "full"]
@@ -316,3 +316,11 @@ def test_an_architecture_it_cannot_count_is_refused(tmp_path: Path, capsys: Capt
     path = folder(tmp_path, LLAMA_8B | {"model_type": "deepseek_v3", "kv_lora_rank": 512})
     assert main(["plan", "--model", path]) == 2
     assert "MLA" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, capsys: Captured) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("# A model\n")
+    assert main(["plan", "--model", str(readme)]) == 2
+    said = f"{readme}: not JSON, expected a model's config.json or the folder that holds one"
+    assert capsys.readouterr().err == f"roundhouse plan: {said}\n"

@@ -1,5 +1,8 @@
 """Child processes: found, waited for, and gone afterwards."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -7,11 +10,12 @@ import pytest
 
 from collector.errors import UserError
 from console.demo.children import Child, stop_all
+from trainer.tiny_model import write_tiny_model
 
 
-def test_a_child_that_ends_early_says_why(tmp_path: Path) -> None:
+def test_the_line_of_a_child_that_refuses_is_passed_on(tmp_path: Path) -> None:
     child = Child("engine", ["--model", str(tmp_path / "nowhere")], tmp_path)
-    with pytest.raises(UserError, match=r"^the engine ended with exit code \d+: .*nowhere.* before it was ready$"):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/nowhere: no config\.json found, [^\n]*$"):
         child.wait_until_ready(60)
     assert not child.stop()
 
@@ -38,3 +42,37 @@ def test_a_package_of_the_same_name_in_the_users_folder_is_not_run(
         child.wait_until_ready(60)
     assert "decoy" not in child.log.read_text()
     child.stop()
+
+
+def test_a_child_that_crashes_says_how(tmp_path: Path) -> None:
+    child = Child("engine", ["--model", str(tmp_path)], tmp_path)
+    child.kill()
+    with pytest.raises(UserError, match=r"^the engine ended with exit code -9: .*, before it was ready$"):
+        child.wait_until_ready(60)
+
+
+@pytest.mark.parametrize("command", ["engine", "collect"])
+def test_a_server_stops_when_its_standard_input_ends(command: str, tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "model")
+    words = ["--engine", "http://127.0.0.1:9", "--store", str(tmp_path / "store")] if command == "collect" else []
+    command_line = [sys.executable, "-m", "console", command, "--model", str(model), "--port", "0"]
+    ready = tmp_path / "ready"
+    process = subprocess.Popen(
+        [*command_line, *words, "--ready-file", str(ready), "--stop-with-stdin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdin is not None
+        while not ready.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.stdin.write(b"not the end")
+        process.stdin.flush()
+        time.sleep(0.2)
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -17,6 +17,7 @@ import torch
 
 from collector.store.reader import Reader
 from collector.store.verify import verify
+from collector.store.writer import Writer
 from trainer.tiny_model import write_tiny_model
 
 pytestmark = pytest.mark.timeout(300)
@@ -97,14 +98,48 @@ def test_ctrl_c_stops_everything_and_keeps_what_was_captured(start: Start, model
     demo = start(store, "--turns", "100000", "--model", str(model), "--plain")
     wait_for_turns(demo)
     os.kill(demo.pid, signal.SIGINT)
-    started = time.monotonic()
-    _, err = demo.communicate(timeout=60)
-    assert time.monotonic() - started < 30
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line == "stopping: replies under way are recorded first\n":
+            break
+    out, err = demo.communicate(timeout=60)
     assert (demo.returncode, err) == (130, "roundhouse demo: interrupted\n")
     assert left_over(store, model) == []
     with Reader(store).snapshot(["turns"]) as snapshot:
-        assert snapshot.frame("turns").height >= 10
+        turns = snapshot.frame("turns")
+    assert turns.height >= 10
+    sessions = turns["session_id"].n_unique()
+    assert out.splitlines()[:3] == [
+        f"stopped; {turns.height} turns of {sessions} sessions are captured in {store}",
+        "",
+        "where to look next",
+    ]
     assert verify(store).clean
+
+
+def test_children_end_when_the_demo_is_killed(start: Start, model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    demo = start(store, "--turns", "100000", "--model", str(model), "--plain")
+    wait_for_turns(demo)
+    demo.kill()
+    demo.communicate(timeout=60)
+    end = time.monotonic() + 40
+    while left_over(store, model) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert left_over(store, model) == []
+    with Writer(store, "collector"):
+        pass
+    assert verify(store).clean
+
+
+def test_a_store_in_use_is_refused_before_anything_is_loaded(start: Start, model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with Writer(store, "collector"):
+        demo = start(store, "--turns", "3", "--model", str(model), "--plain")
+        out, err = demo.communicate(timeout=60)
+    said = f"{store}/journals/collector.sqlite: locked by the process with pid {os.getpid()}"
+    assert (demo.returncode, out) == (2, "")
+    assert err == f"roundhouse demo: {said}, expected no other writer; stop it first\n"
 
 
 def test_a_child_that_fails_is_one_line(start: Start, model: Path, tmp_path: Path) -> None:
@@ -114,7 +149,8 @@ def test_a_child_that_fails_is_one_line(start: Start, model: Path, tmp_path: Pat
     demo = start(tmp_path / "store", "--turns", "3", "--model", str(broken), "--plain")
     _, err = demo.communicate(timeout=100)
     assert demo.returncode == 2
-    assert re.fullmatch(r"roundhouse demo: the engine ended with exit code \d+: .+ before it was ready\n", err)
+    said = f"{broken}: no config.json found, expected the folder of a Hugging Face model"
+    assert err == f"roundhouse demo: {said}\n"
     assert left_over(tmp_path, broken) == []
 
 
@@ -150,7 +186,8 @@ def test_on_a_terminal_it_draws_and_ends_with_the_same_report(model: Path, tmp_p
     text = seen.decode("utf-8", "replace")
     assert "\x1b[" in text
     assert "loading tiny-model into the engine" in text
-    assert "6 turns, 0 did what was asked" in text
+    assert "0 of 6 turns; 2 agents await their first replies" in text
+    assert "6 of 6 turns, 0 as asked" in text
     assert "turns      6 in" in text
 
 

@@ -8,11 +8,15 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import zstandard
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from trainer.delta import decode, encode
 from trainer.plan.weight_sync import delta_bytes, entropy_bound_bytes

@@ -70,7 +70,8 @@ class PastTurn(NamedTuple):
     session_id: str
     turn: int
     tenant: str
-    prompt_ids: list[int]
+    prompt_ids: list[int] | None
+    """None when they are lost to damage: the turn counts, and cannot be continued."""
     completion_ids: list[int]
     chat: ChatRequest | None
     reply: dict[str, Any] | None

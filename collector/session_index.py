@@ -151,7 +151,7 @@ class SessionIndex:
         turns = await asyncio.to_thread(self._past.session_turns, session_id)
         for turn in sorted((turn for turn in turns if turn.tenant == tenant), key=lambda turn: turn.turn):
             session.last_turn = max(session.last_turn, turn.turn)
-            if turn.completion_ids:
+            if turn.completion_ids and turn.prompt_ids is not None:
                 ancestor = session.match(turn.chat).ancestor if turn.chat is not None else None
                 known = recall(turn, session.deepest_prefix(turn.prompt_ids), ancestor)
                 self.remember(_scope_of(session_id) or "", session, known, turn.chat)
@@ -215,7 +215,8 @@ class SessionIndex:
 
 
 def recall(turn: PastTurn, parent: KnownTurn | None, ancestor: KnownTurn | None = None) -> KnownTurn:
-    """What is remembered of a stored turn."""
+    """What is remembered of a stored turn whose prompt is there."""
+    assert turn.prompt_ids is not None
     return KnownTurn(
         turn_id=turn.turn_id,
         parent=parent,

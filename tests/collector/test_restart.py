@@ -7,6 +7,7 @@ from typing import Any
 from collector.config import CollectorConfig
 from collector.fakes import ScriptedEngine, deltas
 from collector.past import StoredPast
+from collector.ports import PastTurn
 from collector.rendering.renderer import Renderer
 from collector.store.reader import Reader
 from collector.store.writer import Writer
@@ -79,3 +80,24 @@ async def test_stored_sessions_are_listed_by_their_last_activity(qwen3: Renderer
                 request = {"model": "model", "messages": [{"role": "user", "content": "Hi"}]}
                 await post(served, "/v1/chat/completions", request, **{"x-session-id": name})
     assert StoredPast(tmp_path).session_ids() == ["c", "b", "a"]
+
+
+class LostPrompts(StoredPast):
+    """A store whose prompts are lost to damage."""
+
+    def session_turns(self, session_id: str) -> list[PastTurn]:
+        return [turn._replace(prompt_ids=None, chat=None) for turn in super().session_turns(session_id)]
+
+
+async def test_a_session_whose_prompts_are_lost_goes_on_with_a_new_root(qwen3: Renderer, tmp_path: Path) -> None:
+    hi = [{"role": "user", "content": "Hi"}]
+    await one_turn(qwen3, tmp_path, hi, f"Hello.{END}", **{"x-session-id": "s"})
+    ids = qwen3.tokenizer.encode(f"Again.{END}")
+    with Writer(tmp_path, "collector") as writer:
+        engine = ScriptedEngine(lambda _: deltas(ids))
+        async with serve(qwen3, engine, journal=writer, past=LostPrompts(tmp_path)) as served:
+            request = {"model": "model", "messages": hi}
+            assert (await post(served, "/v1/chat/completions", request, **{"x-session-id": "s"}))[0] == 200
+    with Reader(tmp_path).snapshot() as snapshot:
+        turns = snapshot.frame("turns", columns=["turn", "link", "parent_turn_id"]).rows()
+    assert turns == [(1, "root", None), (2, "root", None)]

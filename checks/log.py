@@ -1,0 +1,130 @@
+"""A log as checks read it: turns in batches, everything else in small whole frames."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import polars as pl
+
+from checks.columns import SCORE_COLUMNS, SCORES_SCHEMA, TABLES, completed, empty
+from collector.errors import UserError
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a log that could not be read."""
+
+    place: str
+    """`file:line`, or the file."""
+    reason: str
+    """What was found there and what was expected."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a log came from, and how much of it could be read."""
+
+    path: str
+    format: str
+    """The format's name, or several joined by `+`."""
+    reason: str = ""
+    """By what it was recognised."""
+    files: int = 0
+    unreadable: int = 0
+    """Pieces (lines, files, entries) that could not be read."""
+    unreadable_first: tuple[Unreadable, ...] = ()
+    """The first of them."""
+
+
+class Batch(NamedTuple):
+    """Some turns of a log, in its order, with the trainer's scores of them."""
+
+    turns: pl.DataFrame
+    """The columns asked for, and always `session_id` and `turn`."""
+    scores: pl.DataFrame
+    """`row` (into `turns`) and the score columns asked for; a turn may have none, one or several."""
+
+
+class Log(Protocol):
+    """What a check can be run on. A pass over the turns may be repeated."""
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        score_columns: Sequence[str] = (),
+        *,
+        sessions: Collection[str] | None = None,
+    ) -> Iterator[Batch]:
+        """The turns, or those of some sessions, a bounded number of tokens at a time."""
+        ...
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A small table, whole, with every column of `SCHEMAS[name]`."""
+        ...
+
+    def source(self) -> Source:
+        """Where it came from; what could not be read is complete after a pass over the turns."""
+        ...
+
+    def turns_expected(self) -> int | None:
+        """How many turns a pass will give, where that is known beforehand."""
+        ...
+
+    def advice(self, column: str) -> str | None:
+        """How the framework that wrote the log is made to record `table.column`."""
+        ...
+
+
+class MemoryLog:
+    """Frames in memory as a log: for a training loop that checks its own rollouts, and for tests."""
+
+    def __init__(self, frames: Mapping[str, pl.DataFrame], *, path: str = "memory") -> None:
+        unknown = sorted(set(frames) - set(TABLES))
+        if unknown:
+            raise UserError(f"no table {unknown[0]!r}, expected some of {', '.join(TABLES)}")
+        self._frames = {name: completed(frame, name) for name, frame in frames.items()}
+        self._path = path
+        turns = self._frames.get("turns")
+        if turns is not None and turns["turn"].null_count():
+            by_line = pl.int_range(1, pl.len() + 1).over("session_id").cast(pl.Int64)
+            self._frames["turns"] = turns.with_columns(turn=pl.coalesce("turn", by_line))
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        score_columns: Sequence[str] = (),
+        *,
+        sessions: Collection[str] | None = None,
+    ) -> Iterator[Batch]:
+        """All turns in one batch."""
+        turns = self._frames.get("turns")
+        if turns is None or turns.is_empty():
+            return
+        if sessions is not None:
+            turns = turns.filter(pl.col("session_id").is_in(list(sessions)))
+        yield split_scores(turns, columns, score_columns)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The frame given under that name, else an empty one."""
+        return self._frames.get(name, empty(name))
+
+    def source(self) -> Source:
+        """Memory."""
+        return Source(path=self._path, format="native", reason="frames in memory")
+
+    def turns_expected(self) -> int | None:
+        """The height of the frame."""
+        turns = self._frames.get("turns")
+        return 0 if turns is None else turns.height
+
+    def advice(self, column: str) -> str | None:
+        """The column itself."""
+        return f"give the frame a column {column}"
+
+
+def split_scores(turns: pl.DataFrame, columns: Sequence[str], score_columns: Sequence[str]) -> Batch:
+    """A batch from turns that carry their scores themselves, as JSON lines and rows of readers do."""
+    wanted = list(dict.fromkeys(("session_id", "turn", *columns)))
+    scored = [name for name in SCORE_COLUMNS if name.endswith("logprobs") or name in ("entropies", "advantages")]
+    held = turns.with_row_index("row").filter(pl.any_horizontal(pl.col(name).is_not_null() for name in scored))
+    scores = held.select("row", *score_columns) if score_columns else held.select("row").head(0)
+    assert set(score_columns) <= set(SCORES_SCHEMA), score_columns
+    return Batch(turns.select(wanted), scores)

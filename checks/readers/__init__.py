@@ -1,0 +1,1 @@
+"""Readers: logs of other frameworks turned into the rows that checks read."""

@@ -1,0 +1,63 @@
+"""Rows of readers gathered into the frames that checks read, a bounded number of tokens at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from checks.columns import SCHEMAS, TABLES
+from checks.rows import Row, TurnRow
+
+BATCH_TOKENS = 2_000_000
+"""Prompt and completion tokens of one batch, more only where one turn has more."""
+BATCH_TURNS = 50_000
+_TABLE_OF = {row: name for name, row in TABLES.items()}
+
+
+class TurnGatherer:
+    """Numbers turns within their session where the log does not, and gives frames of bounded size."""
+
+    def __init__(self) -> None:
+        self._rows: list[TurnRow] = []
+        self._tokens = 0
+        self._last_turn: dict[str, int] = {}
+
+    def add(self, row: TurnRow) -> pl.DataFrame | None:
+        """Takes a turn; a frame when enough were gathered."""
+        number = row.turn if row.turn is not None else self._last_turn.get(row.session_id, 0) + 1
+        self._last_turn[row.session_id] = number
+        self._rows.append(row if row.turn is not None else msgspec.structs.replace(row, turn=number))
+        self._tokens += len(row.prompt_ids or ()) + len(row.completion_ids or ())
+        if self._tokens >= BATCH_TOKENS or len(self._rows) >= BATCH_TURNS:
+            return self.rest()
+        return None
+
+    def rest(self) -> pl.DataFrame | None:
+        """What is left."""
+        rows, self._rows, self._tokens = self._rows, [], 0
+        return frame_of(rows, "turns") if rows else None
+
+
+def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
+    """Rows of one table as a frame."""
+    fields = TABLES[table].__struct_fields__
+    columns: dict[str, list[Any]] = {name.rstrip("_"): [getattr(row, name) for row in rows] for name in fields}
+    for name in ("request", "response", "detail"):
+        if name in columns:
+            columns[name] = [None if v is None else msgspec.json.encode(v).decode() for v in columns[name]]
+    if "weight_versions" in columns:
+        columns["weight_versions"] = [_spans(spans) for spans in columns["weight_versions"]]
+    return pl.DataFrame(columns, schema=SCHEMAS[table], strict=True)
+
+
+def table_of(row: Row) -> str:
+    """The table a row belongs to."""
+    return _TABLE_OF[type(row)]
+
+
+# Any: polars takes structs as dicts.
+def _spans(spans: Any) -> list[dict[str, Any]] | None:
+    if spans is None:
+        return None
+    return [{"version": str(span.version), "start": span.start, "end": span.end} for span in spans]

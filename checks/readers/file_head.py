@@ -1,0 +1,73 @@
+"""The start of a file, enough to tell its format by content."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+HEAD_BYTES = 256 * 1024
+
+
+class FileHead:
+    """A file's path, size and first bytes, and what they are as JSON."""
+
+    def __init__(self, path: Path, size: int, start: bytes) -> None:
+        self.path = path
+        self.size = size
+        self.start = start
+
+    @classmethod
+    def of(cls, path: Path) -> "FileHead":
+        """Reads the start; of a .zst or .gz file, the start of what is compressed."""
+        from checks.readers.lines import open_plain
+
+        with open_plain(path) as file:
+            return cls(path, path.stat().st_size, file.read(HEAD_BYTES))
+
+    @cached_property
+    # Any: a JSON value of unknown shape.
+    def first_json(self) -> Any:
+        """The first JSON value: the first line that is one, else the whole file if it is small and JSON; else None."""
+        for line in self.start.removeprefix(b"\xef\xbb\xbf").splitlines()[:5]:
+            if line.strip():
+                try:
+                    return msgspec.json.decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    break
+        try:
+            return msgspec.json.decode(self.start)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Keys of the first JSON value if that is an object, or of its first element if it is a list; else empty.
+
+        Of a JSON object too large for the head, the keys that can be seen in it are not told apart by depth:
+        use `start` for those.
+        """
+        value = self.first_json
+        if isinstance(value, list) and value:
+            value = value[0]  # pyright: ignore[reportUnknownVariableType]
+        return frozenset(value) if isinstance(value, dict) else frozenset()  # pyright: ignore[reportUnknownArgumentType]
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it begins as Parquet does."""
+        return self.start[:4] == b"PAR1"
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether it begins as a zip does (a .pt of torch.save is one)."""
+        return self.start[:4] == b"PK\x03\x04"
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it begins as an SQLite database does."""
+        return self.start[:16] == b"SQLite format 3\x00"
+
+    @property
+    def is_pickle(self) -> bool:
+        """Whether it begins as a pickle of protocol 2 or later does."""
+        return len(self.start) > 1 and self.start[0] == 0x80 and self.start[1] in (2, 3, 4, 5)

@@ -1,0 +1,80 @@
+"""Files of one run as a log: each recognised by its content, read row by row, joined."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from checks.columns import empty
+from checks.log import Batch, Source, split_scores
+from checks.readers.batching import TurnGatherer, frame_of, table_of
+from checks.readers.format import Format, Unit
+from checks.readers.unreadable import UnreadableParts
+from checks.rows import Row, TurnRow
+
+
+class FileLog:
+    """The units of a log, each with its format. Every pass reads the files anew."""
+
+    def __init__(self, path: Path, units: Sequence[tuple[Format, Unit]], reason: str) -> None:
+        self._path = path
+        self._units = units
+        self._reason = reason
+        self._unreadable = UnreadableParts()
+        self._tables: dict[str, pl.DataFrame] | None = None
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        score_columns: Sequence[str] = (),
+        *,
+        sessions: Collection[str] | None = None,
+    ) -> Iterator[Batch]:
+        """The turns in the order of the files and their lines."""
+        rest: dict[str, list[Row]] = {}
+        unreadable = UnreadableParts()
+        for frame in self._turn_frames(unreadable, rest):
+            chosen = frame if sessions is None else frame.filter(pl.col("session_id").is_in(list(sessions)))
+            if chosen.height:
+                yield split_scores(chosen, columns, score_columns)
+        self._unreadable = unreadable
+        self._tables = {name: frame_of(rows, name) for name, rows in rest.items()}
+
+    def _turn_frames(self, unreadable: UnreadableParts, rest: dict[str, list[Row]]) -> Iterator[pl.DataFrame]:
+        gatherer = TurnGatherer()
+        for form, unit in self._units:
+            for row in form.read(unit, unreadable):
+                if not isinstance(row, TurnRow):
+                    rest.setdefault(table_of(row), []).append(row)
+                elif (full := gatherer.add(row)) is not None:
+                    yield full
+        if (last := gatherer.rest()) is not None:
+            yield last
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A small table, gathered during the last pass."""
+        if self._tables is None:
+            for _ in self.batches(()):
+                pass
+        assert self._tables is not None
+        return self._tables.get(name, empty(name))
+
+    def source(self) -> Source:
+        """The path, the formats and what could not be read in the last pass."""
+        formats = "+".join(dict.fromkeys(form.name for form, _ in self._units))
+        return Source(
+            path=str(self._path),
+            format=formats,
+            reason=self._reason,
+            files=sum(len(unit) for _, unit in self._units),
+            unreadable=self._unreadable.count,
+            unreadable_first=tuple(self._unreadable.first),
+        )
+
+    def turns_expected(self) -> int | None:
+        """Not known before the files were read."""
+        return None
+
+    def advice(self, column: str) -> str | None:
+        """What the first of the formats that knows the column says."""
+        return next((form.advice[column] for form, _ in self._units if column in form.advice), None)

@@ -1,0 +1,79 @@
+"""Lines of a text log: bounded, decompressed on the way, and every broken one counted instead of fatal."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import msgspec
+import zstandard
+
+from checks.readers.unreadable import UnreadableParts
+
+LINE_LIMIT = 256 * 2**20
+"""Longest line that is read; a longer one is counted as unreadable and passed over in bounded memory."""
+_PIECE = 2**20
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """A file's bytes, those inside of a .zst or .gz."""
+    if path.suffix == ".zst":
+        return cast(IO[bytes], zstandard.open(path, "rb"))
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def lines(path: Path, unreadable: UnreadableParts, *, limit: int = LINE_LIMIT) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and bytes of each line that is not blank."""
+    number = 0
+    with open_plain(path) as file:
+        while True:
+            number += 1
+            try:
+                line = file.readline(limit + 1)
+                if len(line) > limit:
+                    skipped = len(line)
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(_PIECE)
+                        skipped += len(line)
+                    unreadable.add(f"{path.name}:{number}", f"a line of {skipped} bytes, expected at most {limit}")
+                    continue
+            except (OSError, EOFError, zstandard.ZstdError) as error:
+                unreadable.add(f"{path.name}:{number}", f"cannot be read on: {error}; the lines before it were read")
+                return
+            if not line:
+                return
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.strip():
+                yield number, line
+
+
+# Any: JSON objects of whatever the framework writes.
+def json_objects(path: Path, unreadable: UnreadableParts) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and object of each line; what is not a JSON object is counted.
+
+    NaN and infinities, which Python writes and JSON does not have, are read as what they say.
+    """
+    for number, line in lines(path, unreadable):
+        try:
+            value = decode_json(line)
+        except (ValueError, RecursionError) as error:
+            unreadable.add(f"{path.name}:{number}", f"not JSON: {error}")
+            continue
+        if isinstance(value, dict):
+            yield number, cast(dict[str, Any], value)
+        else:
+            unreadable.add(f"{path.name}:{number}", f"a JSON {type(value).__name__}, expected an object")
+
+
+# Any: a JSON value.
+def decode_json(text: bytes) -> Any:
+    """A JSON value; falls back to Python's dialect with NaN and Infinity. ValueError when it is neither."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        import json
+
+        return json.loads(text.decode("utf-8"))

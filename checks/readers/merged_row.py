@@ -1,0 +1,50 @@
+"""A training row that merges several model calls, taken apart: one turn per sampled run of tokens."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from checks.rows import TurnRow
+
+
+def sampled_runs(sampled: Sequence[bool | int]) -> Iterator[tuple[int, int]]:
+    """Start and end (exclusive) of each run of sampled tokens."""
+    start = None
+    for index, flag in enumerate(sampled):
+        if flag and start is None:
+            start = index
+        elif not flag and start is not None:
+            yield start, index
+            start = None
+    if start is not None:
+        yield start, len(sampled)
+
+
+# Any: whatever other fields of TurnRow a reader sets, as they are.
+def turns_of(
+    token_ids: Sequence[int],
+    sampled: Sequence[bool | int],
+    *,
+    session_id: str,
+    per_token: Mapping[str, Sequence[Any] | None],
+    **fields: Any,
+) -> Iterator[TurnRow]:
+    """One turn per sampled run: its prompt is every token before it, in the order the policy saw them.
+
+    `per_token` are fields of TurnRow (`sampled_logprobs`, `loss_mask`, …), each as long as `token_ids`, cut to the run.
+    Arrays of another length are the caller's to refuse: nothing is cut to fit here.
+    """
+    if len(sampled) != len(token_ids):
+        raise ValueError(f"{len(sampled)} flags for {len(token_ids)} tokens, expected as many")
+    for name, values in per_token.items():
+        if values is not None and len(values) != len(token_ids):
+            raise ValueError(f"{len(values)} {name} for {len(token_ids)} tokens, expected as many")
+    for turn, (start, end) in enumerate(sampled_runs(sampled), start=1):
+        cut = {name: None if values is None else list(values[start:end]) for name, values in per_token.items()}
+        yield TurnRow(
+            session_id=session_id,
+            turn=turn,
+            prompt_ids=list(token_ids[:start]),
+            completion_ids=list(token_ids[start:end]),
+            **cut,
+            **fields,
+        )

@@ -1,0 +1,147 @@
+"""The suite: every check, registered by hand, and one pass over a log that feeds them all."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import polars as pl
+
+from checks.columns import COUNTED
+from checks.faults.truncation import truncation
+from checks.finding import Finding
+from checks.log import Log, MemoryLog
+from checks.measure import Measure, MeasureType, Tools
+from checks.report import Counts, Report
+from collector.errors import UserError
+
+OnBatch = Callable[[int], None]
+"""Called after each batch with how many turns it held."""
+
+
+class Check(NamedTuple):
+    """One check and what it is given."""
+
+    name: str
+    function: Callable[..., Finding]
+    """Takes the frames in the order of `frames`, thresholds by keyword."""
+    frames: tuple[str, ...]
+    """Tables of the log (`turns` narrow: only `turn_columns`), or names of measures."""
+    turn_columns: tuple[str, ...] = ()
+    """Scalar columns of `turns` it reads, beside session_id and turn; `prompt_tokens` and `completion_tokens` count."""
+    measures: tuple[MeasureType, ...] = ()
+    """The measures named in `frames`."""
+
+    @property
+    def thresholds(self) -> dict[str, object]:
+        """Keyword arguments of the function, with their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+CHECKS: tuple[Check, ...] = (Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),)
+"""Every check, in the order of the report."""
+
+
+def select_checks(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Check, ...]:
+    """The checks named, or all, less the ignored ones; an unknown name is refused."""
+    names = [check.name for check in CHECKS]
+    for name in (*only, *ignore):
+        if name not in names:
+            raise UserError(f"no check {name!r}, expected some of {', '.join(names)}")
+    chosen = only or names
+    return tuple(check for check in CHECKS if check.name in chosen and check.name not in ignore)
+
+
+def run(
+    log: Log | Mapping[str, pl.DataFrame],
+    *,
+    checks: Sequence[Check] = CHECKS,
+    thresholds: Mapping[str, Mapping[str, float]] | None = None,
+    tools: Tools | None = None,
+    on_batch: OnBatch = lambda _: None,
+) -> Report:
+    """Runs the checks over a log, or over frames by table name; `thresholds` is check to argument to value."""
+    opened: Log = log if not isinstance(log, Mapping) else MemoryLog(log)
+    tools = tools or Tools()
+    kinds = {kind.name: kind for check in checks for kind in check.measures}
+    measures = {
+        name: kind(tools) for name, kind in kinds.items() if tools.tokenizer is not None or not kind.needs_tokenizer
+    }
+    narrow = _one_pass(opened, checks, measures, kinds, on_batch)
+    _second_pass(opened, measures, kinds)
+    frames = {name: measure.frame() for name, measure in measures.items()}
+    findings = tuple(
+        _conclude(opened, check, narrow, frames, (thresholds or {}).get(check.name, {})) for check in checks
+    )
+    return Report(source=opened.source(), counts=_counts(narrow), findings=findings)
+
+
+def _one_pass(
+    log: Log,
+    checks: Sequence[Check],
+    measures: Mapping[str, Measure],
+    kinds: Mapping[str, MeasureType],
+    on_batch: OnBatch,
+) -> pl.DataFrame:
+    """Feeds the measures, and keeps the scalar columns of every turn."""
+    scalars = list(
+        dict.fromkeys(["session_id", "turn", *COUNTED, *(c for check in checks for c in check.turn_columns)])
+    )
+    plain = [name for name in scalars if name not in COUNTED]
+    columns = [*plain, *COUNTED.values(), *(c for name in measures for c in kinds[name].turn_columns)]
+    score_columns = [c for name in measures for c in kinds[name].score_columns]
+    kept: list[pl.DataFrame] = []
+    for batch in log.batches(list(dict.fromkeys(columns)), list(dict.fromkeys(score_columns))):
+        kept.append(
+            batch.turns.select(
+                *plain, *(pl.col(ids).list.len().cast(pl.Int64).alias(name) for name, ids in COUNTED.items())
+            )
+        )
+        for measure in measures.values():
+            measure.add(batch)
+        on_batch(batch.turns.height)
+    if kept:
+        return pl.concat(kept, how="vertical_relaxed")
+    return pl.DataFrame(schema={name: pl.Int64 if name in COUNTED else pl.Null for name in scalars})
+
+
+def _second_pass(log: Log, measures: Mapping[str, Measure], kinds: Mapping[str, MeasureType]) -> None:
+    for name, measure in measures.items():
+        sessions = measure.again()
+        if sessions:
+            kind = kinds[name]
+            for batch in log.batches(kind.turn_columns, kind.score_columns, sessions=sessions):
+                measure.add_again(batch)
+
+
+def _conclude(
+    log: Log, check: Check, narrow: pl.DataFrame, measured: Mapping[str, pl.DataFrame], thresholds: Mapping[str, float]
+) -> Finding:
+    unknown = sorted(set(thresholds) - set(check.thresholds))
+    if unknown:
+        expected = ", ".join(check.thresholds) or "none"
+        raise UserError(f"check {check.name} has no threshold {unknown[0]!r}, expected some of {expected}")
+    names = {kind.name for kind in check.measures}
+    if not names <= set(measured):
+        return Finding.no_data(check.name, "needs the model's tokenizer", missing=("--tokenizer",))
+    given: Iterator[pl.DataFrame] = (
+        measured[name] if name in names else narrow if name == "turns" else log.table(name) for name in check.frames
+    )
+    finding = check.function(*given, **thresholds)
+    if finding.status != "no_data":
+        return finding
+    advice = tuple(said for column in finding.missing if (said := log.advice(column)))
+    return msgspec.structs.replace(finding, check_next=(*finding.check_next, *advice))
+
+
+def _counts(narrow: pl.DataFrame) -> Counts:
+    if narrow.is_empty():
+        return Counts(turns=0, sessions=0, tokens=0)
+    tokens = sum(int(narrow[name].sum() or 0) for name in COUNTED)
+    return Counts(turns=narrow.height, sessions=narrow["session_id"].n_unique(), tokens=tokens)
+
+
+def manual(check: Check) -> str:
+    """The check's manual page: its docstring, without the indentation."""
+    return inspect.cleandoc(check.function.__doc__ or "")

@@ -1,13 +1,13 @@
 """The loaded adapters, and what they add to the linear modules of a step."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from transformers import PreTrainedModel
 
 from trainer.engine.adapter_file import LoraPair, Shapes
 from trainer.engine.engine_refusal import EngineRefusal
+from trainer.linear_modules import linear_modules
 
 BASE_NAMESPACE = 0
 """Prefix-cache namespace of the base model; an adapter's is the number of its load."""
@@ -34,7 +34,7 @@ class AdapterBank:
     """Adds the low-rank parts of several adapters to one forward pass, each to its own tokens."""
 
     def __init__(self, network: PreTrainedModel) -> None:
-        self._modules = _carriers(network)
+        self._modules = linear_modules(network)
         self._hooked: set[str] = set()
         self._loads = BASE_NAMESPACE
         self.loaded: dict[str, Adapter] = {}
@@ -96,13 +96,3 @@ class AdapterBank:
                     output[..., start:end, :] += torch.nn.functional.linear(low, pair.up_O_R) * pair.scaling
 
         return add_adapters
-
-
-def _carriers(network: PreTrainedModel) -> dict[str, torch.nn.Linear]:
-    # Experts see some of the tokens, and the head only the last ones: there a slice of the step means nothing.
-    modules = cast("Iterator[tuple[str, torch.nn.Module]]", network.named_modules())
-    return {
-        name: module
-        for name, module in modules
-        if isinstance(module, torch.nn.Linear) and name != "lm_head" and ".experts." not in name
-    }

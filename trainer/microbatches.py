@@ -1,0 +1,27 @@
+"""Rows cut into microbatches by a budget of computed tokens, so that rows which share prefixes meet in one."""
+
+from collections.abc import Sequence
+
+from trainer.packing import common_prefix
+from trainer.rows import TrainingRow
+
+
+def microbatches(rows: Sequence[TrainingRow], *, budget_tokens: int) -> list[list[int]]:
+    """Indices of the rows of each microbatch. One row longer than the budget is a microbatch of its own.
+
+    Sorted by adapter and ids, a row costs what it has beyond the row before it, as in the packing.
+    """
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].adapter or "", rows[i].ids.astype(">i4").tobytes()))
+    made: list[list[int]] = []
+    used = 0
+    before: TrainingRow | None = None
+    for index in order:
+        row = rows[index]
+        shared = 0 if before is None or before.adapter != row.adapter else common_prefix(before.ids, row.ids)
+        if not made or used + len(row.ids) - shared > budget_tokens:
+            made.append([])
+            used, shared = 0, 0
+        made[-1].append(index)
+        used += len(row.ids) - shared
+        before = row
+    return made

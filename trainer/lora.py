@@ -60,7 +60,7 @@ def new_adapter(
             pairs[module_name] = Pair(torch.nn.Parameter(down.to(device)), torch.nn.Parameter(up.to(device)))
     if not pairs:
         raise UserError(f"adapter {name}: no linear module of this model is named {', '.join(targets)}")
-    return TrainedAdapter(name, rank, alpha, pairs)
+    return TrainedAdapter(name, rank, float(alpha), pairs)
 
 
 class LoraHooks:

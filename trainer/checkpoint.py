@@ -1,0 +1,158 @@
+"""Checkpoints of one adapter: a folder that is whole and hashed, or one that is skipped with the reason.
+
+A folder holds the adapter in peft's format (what is served), the optimizer's float32 masters and moments (what training
+resumes from, exactly), and manifest.json with the sha256 of every other file. It is written under a temporary name,
+synced and renamed, so that a kill at any moment leaves the checkpoint before it.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+
+from collector.errors import UserError
+from collector.store.replacing import replacing
+from trainer.adapter_optimizer import AdapterOptimizer
+from trainer.peft_folder import write_peft
+
+ServedDtype = Literal["float32", "bfloat16", "float16"]
+_MANIFEST = "manifest.json"
+_OPTIMIZER = "optimizer.safetensors"
+_PREFIX = "step-"
+
+
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of a checkpoint."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a checkpoint is, and the hashes by which it is known to be whole."""
+
+    adapter: str
+    optimizer_step: int
+    rank: int
+    alpha: float
+    dtype: ServedDtype
+    """Precision of the served weights; the masters are float32."""
+    base_model: str
+    baseline: float | None
+    """The running reward baseline, where there is one."""
+    files: tuple[WrittenFile, ...]
+
+
+class Checkpoint(NamedTuple):
+    """A whole checkpoint on disk."""
+
+    folder: Path
+    manifest: Manifest
+    sha256: str
+    """Of the manifest's bytes, and so of everything."""
+
+
+class Skipped(NamedTuple):
+    """A folder that is no whole checkpoint."""
+
+    folder: Path
+    reason: str
+
+
+def save_checkpoint(
+    parent: Path, optimizer: AdapterOptimizer, *, base_model: str, dtype: ServedDtype, baseline: float | None
+) -> Checkpoint:
+    """Writes the adapter's state below `parent`, in a folder named by its optimizer step."""
+    parent.mkdir(parents=True, exist_ok=True)
+    target = parent / f"{_PREFIX}{optimizer.step:08d}"
+    with replacing(target, force=False, owned=()) as fresh:
+        fresh.mkdir()
+        write_peft(fresh, optimizer.adapter, base_model=base_model, dtype=getattr(torch, dtype))
+        save_file({name: tensor.cpu() for name, tensor in optimizer.state().items()}, fresh / _OPTIMIZER)
+        adapter = optimizer.adapter
+        manifest = Manifest(
+            adapter=adapter.name,
+            optimizer_step=optimizer.step,
+            rank=adapter.rank,
+            alpha=adapter.alpha,
+            dtype=dtype,
+            base_model=base_model,
+            baseline=baseline,
+            files=tuple(_written(path) for path in sorted(fresh.iterdir())),
+        )
+        encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        (fresh / _MANIFEST).write_bytes(encoded)
+    return Checkpoint(target, manifest, hashlib.sha256(encoded).hexdigest())
+
+
+def latest_checkpoint(parent: Path) -> tuple[Checkpoint | None, tuple[Skipped, ...]]:
+    """The whole checkpoint of the highest step, and every later folder that had to be skipped."""
+    skipped: list[Skipped] = []
+    if not parent.is_dir():
+        return None, ()
+    for folder in sorted((path for path in parent.iterdir() if path.is_dir()), key=_step, reverse=True):
+        if not folder.name.startswith(_PREFIX):
+            skipped.append(Skipped(folder, "not finished: it still has its temporary name"))
+            continue
+        try:
+            return read_checkpoint(folder), tuple(skipped)
+        except UserError as error:
+            skipped.append(Skipped(folder, str(error)))
+    return None, tuple(skipped)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """A checkpoint, every file of it checked against its hash; UserError says which file is not as written."""
+    path = folder / _MANIFEST
+    try:
+        encoded = path.read_bytes()
+        manifest = msgspec.json.decode(encoded, type=Manifest)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {error}; the checkpoint is not whole, use an earlier one") from error
+    for expected in manifest.files:
+        try:
+            found = _written(folder / expected.name)
+        except OSError as error:
+            raise UserError(f"{folder / expected.name}: {error.strerror}, expected {expected.bytes} bytes") from error
+        if found != expected:
+            raise UserError(
+                f"{folder / expected.name}: {found.bytes} bytes with sha256 {found.sha256[:12]}…, expected "
+                f"{expected.bytes} with {expected.sha256[:12]}…; the file changed after it was written"
+            )
+    return Checkpoint(folder, manifest, hashlib.sha256(encoded).hexdigest())
+
+
+def resume(checkpoint: Checkpoint, optimizer: AdapterOptimizer) -> None:
+    """Puts masters, moments and step count back as they were when the checkpoint was written."""
+    adapter, manifest = optimizer.adapter, checkpoint.manifest
+    for name, found, expected in (
+        ("adapter", manifest.adapter, adapter.name),
+        ("rank", manifest.rank, adapter.rank),
+        ("alpha", manifest.alpha, adapter.alpha),
+    ):
+        if found != expected:
+            raise UserError(f"{checkpoint.folder}: {name} is {found}, expected {expected}; nothing was resumed")
+    try:
+        tensors = load_file(checkpoint.folder / _OPTIMIZER)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{checkpoint.folder / _OPTIMIZER}: {error}; use an earlier checkpoint") from error
+    optimizer.restore(tensors)
+
+
+def _step(folder: Path) -> tuple[int, str]:
+    """Order of folders: by step; what has no step comes first, so that it is always named."""
+    number = folder.name.removeprefix(_PREFIX)
+    return (int(number), "") if folder.name.startswith(_PREFIX) and number.isdigit() else (2**62, folder.name)
+
+
+def _written(path: Path) -> WrittenFile:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return WrittenFile(name=path.name, bytes=path.stat().st_size, sha256=digest.hexdigest())

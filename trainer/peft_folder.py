@@ -1,0 +1,38 @@
+"""A trained adapter as peft writes one: adapter_config.json and adapter_model.safetensors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
+
+from trainer.lora import TrainedAdapter
+
+
+def write_peft(folder: Path, adapter: TrainedAdapter, *, base_model: str, dtype: torch.dtype) -> None:
+    """Writes both files into an existing folder; weights are cast to `dtype`, which is what an engine will serve."""
+    tensors: dict[str, torch.Tensor] = {}
+    for module, pair in adapter.pairs.items():
+        for part, half in (("lora_A", pair.down_R_I), ("lora_B", pair.up_O_R)):
+            name = f"base_model.model.{module}.{part}.weight"
+            tensors[name] = half.detach().to("cpu", dtype).contiguous()
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    text = json.dumps(_config(adapter, base_model), indent=2, sort_keys=True)
+    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+
+
+# Any: peft's configuration is JSON.
+def _config(adapter: TrainedAdapter, base_model: str) -> dict[str, Any]:
+    alpha = int(adapter.alpha) if adapter.alpha.is_integer() else adapter.alpha
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "r": adapter.rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted({module.rpartition(".")[2] for module in adapter.pairs}),
+        "inference_mode": True,
+    }

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.collector.conftest import qwen3, qwen_backend, qwen_tokenizer, renderer_for  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -8,10 +8,12 @@ import msgspec
 import polars as pl
 
 from checks.columns import COUNTED
+from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.truncation import truncation
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
+from checks.measures.round_trip import RoundTrip
 from checks.report import Counts, Report
 from collector.errors import UserError
 
@@ -39,7 +41,10 @@ class Check(NamedTuple):
         return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-CHECKS: tuple[Check, ...] = (Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),)
+CHECKS: tuple[Check, ...] = (
+    Check("retokenization-drift", retokenization_drift, ("round_trip",), measures=(RoundTrip,)),
+    Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
+)
 """Every check, in the order of the report."""
 
 

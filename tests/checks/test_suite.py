@@ -6,13 +6,33 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from checks.finding import Finding
+from checks.measure import Tools
 from checks.readers.open_log import open_log
 from checks.suite import CHECKS, Check, manual, run, select_checks
 from collector.errors import UserError
+from collector.rendering.renderer import Renderer
+from trainer.tiny_model import write_byte_tokenizer
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("Definition:", "Units:", "Reads:", "Threshold:", "Check next:")
 by_name = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+
+
+@pytest.fixture(scope="module")
+def byte_tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    """The tokenizer and template that samples of checks with `--tokenizer` are written with: a byte is an id."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_byte_tokenizer(folder)
+    renderer = Renderer.from_folder(folder)
+    return Tools(renderer.tokenizer, renderer)
+
+
+def found_in(sample: str, check: Check, byte_tools: Tools) -> Finding:
+    """What a check says of one of its samples; the tokenizer is given only to checks that can do nothing without."""
+    tools = byte_tools if any(measure.needs_tokenizer for measure in check.measures) else None
+    log = open_log(ROOT / "samples" / check.name / sample)
+    return run(log, checks=[check], tools=tools).finding(check.name)
 
 
 def test_every_file_of_a_check_is_registered() -> None:
@@ -31,17 +51,32 @@ def test_the_manual_has_every_section(check: Check) -> None:
 
 
 @by_name
-def test_a_recorded_fault_fires_it(check: Check) -> None:
-    found = run(open_log(ROOT / "samples" / check.name / "fires.jsonl"), checks=[check]).finding(check.name)
+def test_a_recorded_fault_fires_it(check: Check, byte_tools: Tools) -> None:
+    found = found_in("fires.jsonl", check, byte_tools)
     assert found.status in ("warn", "fail", "info"), found.summary
     assert found.summary
 
 
 @by_name
-def test_a_healthy_log_leaves_it_quiet(check: Check) -> None:
-    found = run(open_log(ROOT / "samples" / check.name / "healthy.jsonl"), checks=[check]).finding(check.name)
+def test_a_healthy_log_leaves_it_quiet(check: Check, byte_tools: Tools) -> None:
+    found = found_in("healthy.jsonl", check, byte_tools)
     assert found.status == "ok", found.summary
     assert not found.evidence
+
+
+def test_a_check_that_needs_a_tokenizer_is_no_data_without_one_and_where_nothing_was_observed(
+    byte_tools: Tools,
+) -> None:
+    turns = {"turns": pl.DataFrame({"session_id": ["s"]})}
+    needing = [check for check in CHECKS if any(measure.needs_tokenizer for measure in check.measures)]
+    assert needing
+    for check in needing:
+        without = run(turns, checks=[check]).finding(check.name)
+        given = run(turns, checks=[check], tools=byte_tools).finding(check.name)
+        assert (without.status, without.missing) == ("no_data", ("--tokenizer",))
+        assert (given.status, given.value, given.metrics) == ("no_data", None, {})
+        assert given.missing
+        assert given.missing != ("--tokenizer",)
 
 
 @by_name

@@ -9,11 +9,13 @@ import polars as pl
 
 from checks.columns import COUNTED
 from checks.faults.retokenization_drift import retokenization_drift
+from checks.faults.template_mismatch import template_mismatch
 from checks.faults.truncation import truncation
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
 from checks.measures.round_trip import RoundTrip
+from checks.measures.template_prompts import TemplatePrompts
 from checks.report import Counts, Report
 from collector.errors import UserError
 
@@ -43,6 +45,7 @@ class Check(NamedTuple):
 
 CHECKS: tuple[Check, ...] = (
     Check("retokenization-drift", retokenization_drift, ("round_trip",), measures=(RoundTrip,)),
+    Check("template-mismatch", template_mismatch, ("template_prompts",), measures=(TemplatePrompts,)),
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
 )
 """Every check, in the order of the report."""

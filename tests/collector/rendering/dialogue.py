@@ -28,6 +28,8 @@ class Played(NamedTuple):
     completion: list[int]
     whole_render: list[int]
     """What the template makes of the same messages, with nothing spliced."""
+    chat: ChatRequest
+    """What the client sent."""
 
 
 def user(text: str) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def play(
         prompt = build_prompt(renderer, chat, ancestor=ancestor, ancestor_ids=ids, history_reasoning=history_reasoning)
         completion = renderer.tokenizer.encode(sampled)
         whole = renderer.tokenizer.encode(renderer.text(messages, tools=tools, variables=variables))
-        played.append(Played(prompt, completion, whole))
+        played.append(Played(prompt, completion, whole, chat))
         parser = ReplyParser(seed=str(number), thinking_open=prompt.thinking_open, parse_tools=bool(tools))
         parser.add(sampled.removesuffix("<|im_end|>"))
         parser.finish()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -142,6 +142,11 @@ class EngineClient:
     async def model_info(self) -> ModelInfo:
         """What the engine serves, and the label of its base weights."""
         return self._decode("/model_info", await self._call("/model_info"), ModelInfo)
+
+    # Any: an engine's own settings, as it has them.
+    async def server_info(self) -> dict[str, Any]:
+        """The settings that the engine runs with, by the names of its own flags."""
+        return self._decode("/server_info", await self._call("/server_info"), dict[str, Any])
 
     async def ready(self) -> bool:
         """Whether the engine takes requests now; False while it starts, is paused, or cannot be reached."""

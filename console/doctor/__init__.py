@@ -1,0 +1,1 @@
+"""What `roundhouse doctor` reads, asks and prints."""

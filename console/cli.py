@@ -14,6 +14,7 @@ COMMANDS = {
     "check": "find the faults of a rollout log, to the token",
     "collect": "run the collector between agents and an engine",
     "demo": "run engine, collector and a small agent, and show what was captured",
+    "doctor": "say whether a model, an engine or a trainer's settings give exact capture",
     "engine": "serve a model for the collector to sample from",
     "export": "write a store as a native log or a self-contained DuckDB database",
     "feedback": "post feedback on a turn or a session to a collector",

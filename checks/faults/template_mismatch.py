@@ -42,6 +42,7 @@ def template_mismatch(template_prompts: pl.DataFrame, *, warn_at: float = 0.0, f
         "cannot be told apart from what was sampled in turns that are not in the log": row["unknown"],
         "cannot be rendered": row["not_rendered"],
         "have a request that is not of chat form": row["not_read"],
+        "have a request with more than text in it": row["not_text"],
     }
     return Finding(
         check=CHECK,

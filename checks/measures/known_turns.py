@@ -9,7 +9,8 @@ import xxhash
 from checks.ragged import Array
 
 KEPT_TURNS = 200_000
-"""Turns remembered at a time; sessions that were not seen for longest are forgotten first."""
+"""Turns remembered at a time, or as much in thinking; sessions not seen for longest are forgotten first."""
+_TURN_CHARS = 1000
 
 
 class KnownTurn(NamedTuple):
@@ -40,6 +41,7 @@ class Past(NamedTuple):
 class _Session:
     def __init__(self) -> None:
         self.seen = 0
+        self.weight = 0
         self.turns: list[KnownTurn] = []
         self.thoughts: dict[int, str] = {}
 
@@ -50,7 +52,7 @@ class KnownTurns:
     def __init__(self, kept_turns: int = KEPT_TURNS) -> None:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._kept_turns = kept_turns
-        self._count = 0
+        self._weight = 0
 
     def past(self, session_id: str, turn: int, prompt: Array) -> Past:
         """What is known before a turn."""
@@ -87,9 +89,12 @@ class KnownTurns:
         hasher.update(completion.astype("<i4", copy=False).tobytes())
         length, last_id = len(prompt) + len(completion), int(completion[-1])
         session.turns.append(KnownTurn(length, hasher.digest(), last_id, message_count, variables))
+        weight = 1
         if thinking and message_count is not None:
             session.thoughts[message_count] = thinking
-        self._count += 1
-        while self._count > self._kept_turns and len(self._sessions) > 1:
+            weight += len(thinking) // _TURN_CHARS
+        session.weight += weight
+        self._weight += weight
+        while self._weight > self._kept_turns and len(self._sessions) > 1:
             _, forgotten = self._sessions.popitem(last=False)
-            self._count -= len(forgotten.turns)
+            self._weight -= forgotten.weight

@@ -8,7 +8,7 @@ import msgspec
 
 from checks.measures.known_turns import KnownTurn, Past
 from checks.measures.reencoding import first_difference
-from collector.conversation import Reply, reasoning_of, visible_text
+from collector.conversation import Reply, content_text, reasoning_of, visible_text
 from collector.records import ChatRequest
 from collector.rendering.renderer import Renderer
 from collector.rendering.splice import Ancestor, Break, extend
@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
 
 
 class TemplateComparison:
-    """Compares prompts with the renderings of one template.
+    """Compares prompts with the renderings of one template. Requests hold at least one message.
 
     A captured session keeps what was sampled, where a rendering of its messages would drop thinking or spell a tool
     call anew. So a prompt that begins with an earlier turn's prompt and completion is compared in what follows these,
@@ -111,11 +111,22 @@ class TemplateComparison:
             messages = [_with_thinking(message, thoughts.get(place)) for place, message in enumerate(chat.messages)]
             ways.append(lambda: text(messages, tools=tools, variables=variables))
         ways.append(lambda: self._renderer.template.render(chat.messages, tools=tools, variables=variables))
+        if chat.messages[-1].get("role") == "assistant":
+            ways.append(lambda: self._continued(chat, variables))
         for way in ways:
             try:
                 yield way()
             except RenderError:
                 continue
+
+    def _continued(self, chat: ChatRequest, variables: Mapping[str, object]) -> str:
+        """A prompt whose last message the model writes on: it ends where that message ends."""
+        text = self._renderer.template.render(
+            chat.messages, tools=chat.tools, variables=variables, add_generation_prompt=False
+        )
+        said = content_text(chat.messages[-1])
+        place = text.rfind(said) if said.strip() else -1
+        return text[: place + len(said)] if place >= 0 else text
 
     def _fresh_tokens(self, chat: ChatRequest, at: datetime | None) -> int:
         """How much of a rendering comes before anything sampled."""

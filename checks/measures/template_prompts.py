@@ -2,7 +2,7 @@
 
 from collections import Counter
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 import polars as pl
@@ -31,8 +31,13 @@ FAULT = pl.Struct(
     }
 )
 """A prompt that is not what the template makes of its request."""
-COUNTS = ("prompts", "requests", "same", "differs", "dated", "unknown", "not_rendered", "not_read", "faults_found")
-"""`prompts` and `requests` that the log holds, what came of comparing, and requests that are not of chat form."""
+COUNTS = (
+    *("prompts", "requests", "not_read", "not_text"),
+    *("same", "differs", "dated", "unknown", "not_rendered"),
+    "faults_found",
+)
+"""`prompts` and `requests` that the log holds, requests that are not of chat form or hold images and the like, and
+what came of comparing the rest."""
 SCHEMA: dict[str, Any] = {  # Any: polars' types are classes and instances
     **dict.fromkeys(COUNTS, pl.Int64),
     "has_template": pl.Boolean,
@@ -117,7 +122,10 @@ class TemplatePrompts:
         if found.outcome == "differs":
             place = dropped + found.place
             kind, missing = classify(self._tokenizer, found.expected, ids[place:])
-            self._keep(session_id, turn, place, kind, ids, list(found.expected), tokens_missing=missing)
+            # Nothing stands before the first token: what is missing there is BOS, or the beginning.
+            self._keep(
+                session_id, turn, place, kind if place else "other", ids, list(found.expected), tokens_missing=missing
+            )
 
     def _doubled_bos(self, ids: list[int]) -> int:
         """How many BOS too many the prompt begins with."""
@@ -137,6 +145,9 @@ class TemplatePrompts:
         if not chat.messages:
             return None
         self._counts["requests"] += 1
+        if any(_holds_more_than_text(message) for message in chat.messages):
+            self._counts["not_text"] += 1
+            return None
         return ChatRequest(
             messages=chat.messages, tools=chat.tools or None, chat_template_kwargs=chat.chat_template_kwargs
         )
@@ -177,6 +188,16 @@ class _Request(msgspec.Struct, frozen=True):
     messages: list[dict[str, object]] = []
     tools: list[dict[str, object]] | None = None
     chat_template_kwargs: dict[str, object] | None = None
+
+
+def _holds_more_than_text(message: dict[str, object]) -> bool:
+    """Whether a processor, not the template, decides on some of its tokens."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return False
+    parts = cast(list[object], content)
+    kinds = {cast(dict[str, object], part).get("type") for part in parts if isinstance(part, dict)}
+    return not kinds <= {"text", "input_text", "output_text"}
 
 
 def _thinking(response: str | None) -> str | None:

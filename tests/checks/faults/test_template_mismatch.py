@@ -272,3 +272,25 @@ def test_what_is_not_observed_is_no_data_and_what_cannot_be_read_is_counted(qwen
     )
     odd = [{**turn, "session_id": "a", "request": '{"messages": 3}'}, {**turn, "session_id": "b"}]
     assert "1 have a request that is not of chat form" in check(qwen3, odd).summary
+
+
+def test_a_missing_bos_is_no_separator(with_bos: Renderer) -> None:
+    turn = asked(with_bos)
+    found = check(with_bos, [{**turn, "prompt_ids": turn["prompt_ids"][1:]}])
+    assert places(found) == [(1, 0, "other")]
+    assert found.evidence[0].detail["tokens_missing"] == 1
+
+
+def test_a_prompt_that_ends_in_a_begun_reply_is_what_the_template_makes_of_it(qwen3: Renderer) -> None:
+    messages = [user("Hi"), {"role": "assistant", "content": "Hel"}]
+    text = qwen3.text([user("Hi")], tools=None) + "<think>\n\n</think>\n\nHel"
+    turn = {"prompt_ids": qwen3.tokenizer.encode(text), "request": json.dumps({"messages": messages})}
+    assert check(qwen3, [turn]).status == "ok"
+
+
+def test_images_are_not_compared(qwen3: Renderer) -> None:
+    content = [{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    turn = {"prompt_ids": [1, 2], "request": json.dumps({"messages": [{"role": "user", "content": content}]})}
+    found = check(qwen3, [turn, {**asked(qwen3), "session_id": "t"}])
+    assert (found.status, found.evidence) == ("ok", ())
+    assert "1 have a request with more than text in it" in found.summary

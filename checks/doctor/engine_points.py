@@ -74,7 +74,9 @@ def settings_points(settings: Mapping[str, Any]) -> list[Point]:
         )
     ]
     for name, setting in SETTINGS.items():
-        points.append(_setting_point(name, setting, settings.get(name)))
+        # SGLang writes null for some that are off.
+        value = (settings[name] or False) if name in settings else None
+        points.append(_setting_point(name, setting, value))
     cache = str(settings.get("kv_cache_dtype") or "auto")
     if "fp8" in cache or "fp4" in cache:
         said = f"the KV cache is {cache}: prefill and decode give different log-probabilities"

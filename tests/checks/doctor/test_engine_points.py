@@ -7,7 +7,7 @@ from checks.doctor.engine_points import Draws, Probe, probe_points, settings_poi
 # The names and defaults of SGLang 0.5.23's /server_info.
 DEFAULTS: dict[str, Any] = {
     "version": "0.5.23",
-    "enable_lora": False,
+    "enable_lora": None,
     "lora_strict_loading": False,
     "incremental_streaming_output": False,
     "enable_metrics": False,

@@ -15,9 +15,9 @@ def retokenization_drift(round_trip: pl.DataFrame, *, warn_at: float = 0.0, fail
     Definition: share of turns whose completion_ids, decoded with special tokens and encoded again, are not the same
     ids. `drift`: the text is whole and is encoded otherwise. `invalid_utf8`: the ids hold half a character, which
     text cannot carry. A completion that the length limit ended within its last character is listed as `info` and not
-    counted. Where a completion alone changes, it is also encoded after the end of its prompt and after a newline, and
-    counts only if it changes there too (SentencePiece gives the first word of a text a space). Prompts are not
-    checked: somebody else chose their ids.
+    counted. With a tokenizer that gives the first word of a text a space (SentencePiece), one that changes alone is
+    also encoded after the end of its prompt and after a newline, and counts only if it changes there too. Prompts
+    are not checked: somebody else chose their ids.
     Units: share of turns, 0 to 1; token_index counts completion_ids.
     Reads: turns(session_id, turn, prompt_ids, completion_ids, finish_reason), and the tokenizer.
     Threshold: warn above 0: one turn that goes through text trains on ids that were never sampled. No failure by

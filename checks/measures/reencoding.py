@@ -44,6 +44,9 @@ class Reencoder:
         self._tokenizer = tokenizer
         self._byte_level = "ByteLevel" in repr(tokenizer.backend.decoder)
         self._newline = tokenizer.encode("\n")
+        letter, after_newline = tokenizer.encode("a"), tokenizer.encode("\na")
+        self._place_matters = after_newline != [*self._newline, *letter]
+        """Whether the start of a text is encoded otherwise than its middle."""
 
     def differences(
         self, completions: Sequence[list[int]], prompts: Sequence[list[int] | None]
@@ -51,13 +54,19 @@ class Reencoder:
         """For each completion the first difference, None where there is none. A prompt may end with any number of ids.
 
         A completion is encoded alone. SentencePiece writes a text's first word with a space of its own, and so do
-        byte-level tokenizers that add a prefix space: where alone differs, it is encoded after the prompt's end and
-        after a newline too, and the place where it holds longest counts.
+        byte-level tokenizers that add a prefix space: with these, one that differs alone is encoded after the prompt's
+        end and after a newline too, and the place where it holds longest counts.
         """
         none: list[list[int]] = [[]] * len(completions)
         alone = self._recode(none, completions)
         found: list[Difference | None] = [None] * len(completions)
         odd = [number for number, each in enumerate(alone) if each is None or each.place is not None]
+        if not self._place_matters:
+            for number in odd:
+                way = alone[number]
+                assert way is not None, "the empty context always comes back"
+                found[number] = self._explained(completions[number], way)
+            return found
         tried = [completions[number] for number in odd]
         in_prompt = self._recode([self._tail(prompts[number]) for number in odd], tried)
         after_newline = self._recode([self._newline] * len(odd), tried)

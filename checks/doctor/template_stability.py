@@ -56,6 +56,8 @@ class TemplateStability:
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
         self.writes_thinking = self._writes_thinking()
+        self._unspliced = False
+        """Whether a turn of the dialogue at hand extends the one before as text, and cannot be spliced all the same."""
 
     def verdicts(self) -> list[DialogueVerdict]:
         """One per dialogue, and one for the date."""
@@ -81,11 +83,14 @@ class TemplateStability:
             texts = [self._text(dialogue, count) for count in turns]
         except RenderError as error:
             return verdict("warn", None, f"the template refuses it: {error}")
+        self._unspliced = False
         found = [
             self._break(dialogue, number, turns[number - 2], texts[number - 2], texts[number - 1])
             for number in range(2, len(turns) + 1)
         ]
         breaks = [each for each in found if each is not None]
+        if not breaks and self._unspliced:
+            return verdict("warn", True, "each turn's text extends the one before, but ends with no token that stops")
         if not breaks:
             return verdict("ok", True, "each turn extends the one before")
         first = breaks[0]
@@ -103,23 +108,30 @@ class TemplateStability:
         # The template ends a reply with one of these; which one is another point's matter.
         last_id = next(iter(sorted(self._renderer.tokenizer.stop_ids)), -1)
         step = extend(self._renderer, request, Ancestor(last_id, count, reply, _variables(dialogue)), "template")
-        sampled = earlier + self._reply_text(dialogue, count, earlier)
+        said_ways = [earlier + way for way in self._reply_texts(dialogue, count, earlier)]
+        sampled = next((way for way in said_ways if later.startswith(way)), said_ways[0])
         if isinstance(step, Break):
+            if step.kind == "other" and later.startswith(sampled):
+                self._unspliced = True
+                return None
             return self._located(turn, step.kind, sampled, later)
         # A splice puts a mark where the words were: what a template does to the words themselves shows in the text.
         spelled = reasoning_of(said) is None and not tool_calls_of(said)
         return self._located(turn, "other", sampled, later) if spelled and not later.startswith(sampled) else None
 
-    def _reply_text(self, dialogue: Dialogue, count: int, earlier: str) -> str:
-        """The reply as it would have been sampled: as the template writes it while it is the last message."""
+    def _reply_texts(self, dialogue: Dialogue, count: int, earlier: str) -> list[str]:
+        """The reply as it may have been sampled: as it is said, or as the template writes it as the last message."""
         said = dialogue.messages[count]
-        if reasoning_of(said) is None and not tool_calls_of(said):
-            return visible_text(said)
         try:
             closed = self._closed(dialogue.messages[: count + 1], dialogue)
         except RenderError:
-            return ""
-        return closed.removeprefix(earlier).rstrip() if closed.startswith(earlier) else ""
+            closed = ""
+        written = closed.removeprefix(earlier).rstrip() if closed.startswith(earlier) else ""
+        if reasoning_of(said) is not None or tool_calls_of(said):
+            return [written]
+        plain = visible_text(said)
+        # Some write a space first, which the model then samples too; what is not the words themselves is no reply.
+        return [plain, written] if plain in written and "<think>" not in written else [plain]
 
     def _located(self, turn: int, kind: str, sampled: str, later: str) -> TemplateBreak:
         tokenizer = self._renderer.tokenizer

@@ -114,3 +114,18 @@ def test_a_template_that_opens_thinking_itself_keeps_no_reply_without_it(
     found = verdicts(renderer_for(name))
     assert found["plain"].breaks[0].kind == "empty_think_block"
     assert found["thinking"].breaks[0].kind == "reasoning_stripped"
+
+
+def test_text_that_extends_but_ends_with_no_stop_token_is_told_apart_from_a_break() -> None:
+    found = verdicts(with_template(CHATML.replace("<|im_end|>", "[end]").replace("CONTENT", "m.content")))
+    assert broken(found) == {}
+    assert (found["plain"].status, found["plain"].prefix_stable) == ("warn", True)
+    assert "no token that stops" in found["plain"].said
+
+
+def test_a_space_that_the_template_writes_before_a_reply_is_the_models_to_sample() -> None:
+    source = (
+        "{% for m in messages %}{{ m.role }}:{{ ' ' + m.content }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    assert broken(verdicts(with_template(source))) == {}

@@ -30,14 +30,18 @@ class Renderer:
         *,
         tools: Sequence[Mapping[str, object]] | None,
         variables: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
     ) -> str:
-        """The prompt text, generation prompt included; RenderError when it cannot be rendered."""
+        """The prompt text, by default with the invitation to reply; RenderError when it cannot be rendered."""
         abilities = self.template.abilities
         plain = spell_out([self._for_template(message) for message in messages], tools, abilities)
         if abilities.content_parts:
             plain = [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in plain]
         return self.template.render(
-            plain, tools=list(tools) if tools and abilities.tools else None, variables=variables
+            plain,
+            tools=list(tools) if tools and abilities.tools else None,
+            variables=variables,
+            add_generation_prompt=add_generation_prompt,
         )
 
     def _for_template(self, message: Mapping[str, object]) -> dict[str, Any]:

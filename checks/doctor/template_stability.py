@@ -188,9 +188,8 @@ class TemplateStability:
 
     def _closed(self, messages: Sequence[Message], dialogue: Dialogue) -> str:
         """A conversation that ends with its last message, with no invitation to reply."""
-        variables = {**_variables(dialogue), "add_generation_prompt": False}
-        return self._renderer.template.render(
-            messages, tools=dialogue.tools, variables=variables, add_generation_prompt=False
+        return self._renderer.text(
+            messages, tools=dialogue.tools, variables=_variables(dialogue), add_generation_prompt=False
         )
 
     def _writes_thinking(self) -> bool:

@@ -121,9 +121,7 @@ class TemplateComparison:
 
     def _continued(self, chat: ChatRequest, variables: Mapping[str, object]) -> str:
         """A prompt whose last message the model writes on: it ends where that message ends."""
-        text = self._renderer.template.render(
-            chat.messages, tools=chat.tools, variables=variables, add_generation_prompt=False
-        )
+        text = self._renderer.text(chat.messages, tools=chat.tools, variables=variables, add_generation_prompt=False)
         said = content_text(chat.messages[-1])
         place = text.rfind(said) if said.strip() else -1
         return text[: place + len(said)] if place >= 0 else text

@@ -26,7 +26,11 @@ class Measure(Protocol):
         ...
 
     def again(self) -> Collection[str]:
-        """Sessions whose turns it needs a second time, asked after the last batch; empty for none."""
+        """Sessions whose turns it needs a second time; empty for none.
+
+        Asked after the last batch, and again after the turns of those sessions were given, until it is empty: what it
+        has to hold for them is bounded by naming some at a time, and no session twice.
+        """
         ...
 
     def add_again(self, batch: Batch) -> None:
@@ -39,7 +43,11 @@ class Measure(Protocol):
 
 
 class MeasureType(Protocol):
-    """A measure, not yet begun."""
+    """A measure, not yet begun.
+
+    One that asks for sessions again may name the columns of `turns` that it reads then, `again_columns`: those that the
+    first pass would read in vain.
+    """
 
     name: str
     """What the frame is called where checks ask for it."""

@@ -10,12 +10,14 @@ import polars as pl
 from checks.columns import COUNTED
 from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.template_mismatch import template_mismatch
+from checks.faults.prefix_break import prefix_break
 from checks.faults.truncation import truncation
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
 from checks.measures.round_trip import RoundTrip
 from checks.measures.template_prompts import TemplatePrompts
+from checks.measures.prefix_breaks import PrefixBreaks
 from checks.report import Counts, Report
 from collector.errors import UserError
 
@@ -46,6 +48,13 @@ class Check(NamedTuple):
 CHECKS: tuple[Check, ...] = (
     Check("retokenization-drift", retokenization_drift, ("round_trip",), measures=(RoundTrip,)),
     Check("template-mismatch", template_mismatch, ("template_prompts",), measures=(TemplatePrompts,)),
+    Check(
+        "prefix-break",
+        prefix_break,
+        ("prefix_breaks", "events", "turns"),
+        ("prompt_tokens", "completion_tokens"),
+        (PrefixBreaks,),
+    ),
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
 )
 """Every check, in the order of the report."""
@@ -116,10 +125,13 @@ def _one_pass(
 
 def _second_pass(log: Log, measures: Mapping[str, Measure], kinds: Mapping[str, MeasureType]) -> None:
     for name, measure in measures.items():
-        sessions = measure.again()
-        if sessions:
-            kind = kinds[name]
-            for batch in log.batches(kind.turn_columns, kind.score_columns, sessions=sessions):
+        kind = kinds[name]
+        columns: tuple[str, ...] = getattr(kind, "again_columns", kind.turn_columns)
+        given = set[str]()
+        while sessions := measure.again():
+            assert given.isdisjoint(sessions), f"{name} asks for a session a third time"
+            given.update(sessions)
+            for batch in log.batches(columns, kind.score_columns, sessions=sessions):
                 measure.add_again(batch)
 
 

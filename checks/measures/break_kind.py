@@ -13,14 +13,17 @@ from checks.measures.message_marks import (
     name_of_call,
     role_at,
     span_covering,
+    unopened_thinking,
 )
 from checks.ragged import Array
 from collector.rendering.tokenizer import ChatTokenizer
 
 _AHEAD = 4096
 """Tokens after a break whose text is looked at."""
-_HEADER_TOKENS = 4
-"""Tokens that a message header takes: its mark and the word of the role."""
+_HEADER_TOKENS = 16
+"""Most tokens that a message header takes: its mark and the word of the role, a byte each if need be."""
+_CONTEXT = 4
+"""Tokens before a break that are decoded with what follows, so that a character cut in two is whole."""
 _MEETS = 64
 """Tokens within which two tokenizations of one text meet again."""
 _HEADERS_TRIED = 256
@@ -65,14 +68,22 @@ class KindTeller:
 
     def _same_text(self, before: Array, now: Array, index: int) -> bool:
         """Whether both go on with the same text in other tokens, up to a place where both end a token."""
-        start = max(0, index - _HEADER_TOKENS)
-        shared = self.text(before[start:index])
-        texts = {text for text in self._growing(before, start, index) if len(text) > len(shared)}
-        return any(text in texts and "\ufffd" not in text for text in self._growing(now, start, index))
+        start = max(0, index - _CONTEXT)
+        shared = len(self.text(before[start:index]))
+        alike = _common(*(self.text(ids[start : index + _MEETS]) for ids in (before, now)))
+        if alike <= shared:
+            return False
+        texts = set(self._growing(before, start, index, alike))
+        return any(text in texts and len(text) > shared for text in self._growing(now, start, index, alike))
 
-    def _growing(self, ids: Array, start: int, index: int) -> Iterator[str]:
+    def _growing(self, ids: Array, start: int, index: int, alike: int) -> Iterator[str]:
+        """The text up to the end of each token from a place on, as far as it is alike and whole characters."""
         for end in range(index + 1, min(len(ids), index + _MEETS) + 1):
-            yield self.text(ids[start:end])
+            text = self.text(ids[start:end])
+            if len(text) > alike + 1:
+                return
+            if "\ufffd" not in text:
+                yield text
 
     def _added_places(self, ids: Array) -> Array:
         known = np.where((ids >= 0) & (ids < len(self._added)), ids, 0)
@@ -105,12 +116,10 @@ class KindTeller:
 
     def _stop_differs(self, before: Array, now: Array, index: int, *, in_prompt: bool) -> bool:
         """Whether a token that ends a message gave way to another one, or to the next message."""
-        here, there = int(before[index]), int(now[index])
-        here_ends, there_ends = (ends_message(self._tokenizer.text_of(each)) for each in (here, there))
+        here_ends, there_ends = (ends_message(self.text(ids[index : index + 1])) for ids in (before, now))
         if in_prompt:
             return here_ends and there_ends
-        stops = here_ends or here in self._tokenizer.stop_ids
-        if not stops:
+        if not here_ends and int(before[index]) not in self._tokenizer.stop_ids:
             return False
         after = self.text(now[index : index + 2 * _HEADER_TOKENS]).lstrip()
         return there_ends or END_OF_MESSAGE.match(after) is not None or role_at(after) is not None
@@ -128,28 +137,41 @@ class KindTeller:
 
 def _kind_of_text(one: str, other: str) -> str:
     """The kind of the first difference between a message as it was and as it is now, each with what follows it."""
-    place = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    thought, thought_now = (span_covering(text, place, THINKING) for text in (one, other))
+    place = _common(one, other)
+    thought, thought_now = (
+        span_covering(text, place, THINKING) or unopened_thinking(text, place) for text in (one, other)
+    )
     if thought is not None and thought.content.strip():
         return "other" if thought_now is not None and thought_now.content.strip() else "reasoning_stripped"
     if (thought is None) != (thought_now is None):
         kept = thought_now if thought is None else thought
         return "empty_think_block" if kept is not None and not kept.content.strip() else "other"
-    call, call_now = (span_covering(text, place, CALLS) for text in (one, other))
-    if call is not None and call_now is not None:
-        names = {name_of_call(text[span.start : span.end]) for text, span in ((one, call), (other, call_now))}
-        return "tool_call_reserialized" if len(names - {None}) <= 1 else "other"
-    value, value_now = _json_around(one, place), _json_around(other, place)
-    return "tool_call_reserialized" if value is not None and value == value_now else "other"
+    call, call_now = _call_around(one, place), _call_around(other, place)
+    if call is None or call_now is None:
+        return "other"
+    return "tool_call_reserialized" if len({name_of_call(call), name_of_call(call_now)} - {None}) <= 1 else "other"
 
 
-def _json_around(text: str, place: int) -> object:
-    """The JSON object or list that a message is, from its first bracket before a place on; None when it is none."""
+def _call_around(text: str, place: int) -> str | None:
+    """The tool call that a place is in: what stands between its marks, or a message that is nothing but JSON."""
+    span = span_covering(text, place, CALLS)
+    return text[span.start : span.end] if span is not None else _json_around(text, place)
+
+
+def _common(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _json_around(text: str, place: int) -> str | None:
+    """The JSON object or list that a message is from its first bracket at or before a place on; None if it is none."""
     starts = [at for at in (text.find("{"), text.find("[")) if 0 <= at <= place]
     ended = END_OF_MESSAGE.search(text, place)
     if not starts:
         return None
+    written = text[min(starts) : len(text) if ended is None else ended.start()]
     try:
-        return json.loads(text[min(starts) : len(text) if ended is None else ended.start()])
+        json.loads(written)
     except (ValueError, RecursionError):
         return None
+    return written

@@ -48,6 +48,7 @@ THINKING: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = tuple(
         (r"<\|reasoning\|>", r"<\|end_reasoning\|>"),
         (r"<\|think\|>", r"(?=<\|content\|>)|<\|/think\|>"),
         (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
+        (r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),
         (r"<\|channel>thought", r"<channel\|>"),
         (r"<\|channel\|>analysis(?! to=)[^<]*<\|message\|>", r"<\|end\|>"),
     )
@@ -116,6 +117,17 @@ def span_covering(text: str, place: int, marks: tuple[tuple[re.Pattern[str], re.
         span for opening, closing in marks for span in _spans(text, opening, closing) if span.covers(text, place)
     ]
     return min(covering, key=lambda span: span.start, default=None)
+
+
+def unopened_thinking(text: str, place: int) -> Span | None:
+    """From a place to the closing of thinking that nothing opened: some templates and models leave the opening out."""
+    for opening, closing in THINKING[:2]:
+        closed, cut = closing.search(text, place), END_OF_MESSAGE.search(text, place)
+        if closed is None or (cut is not None and cut.start() < closed.start()):
+            continue
+        if opening.search(text, 0, closed.start()) is None:
+            return Span(place, closed.end(), text[place : closed.start()])
+    return None
 
 
 def _spans(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> list[Span]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checks.log import Batch, MemoryLog
 from checks.measure import Tools
 from checks.measures.prefix_breaks import PrefixBreaks
-from checks.measures.turn_chains import NONE, SUSPECT, TurnChains
+from checks.measures.turn_chains import SUSPECT, TurnChains
 
 GRAM = 6
 
@@ -173,7 +173,7 @@ def logs(draw: st.DrawFn) -> list[Logged]:
     return draw(st.permutations(turns)) if draw(st.booleans()) else turns
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(logs(), st.integers(1, 6), st.sampled_from([1, 40, 1_000_000]))
 def test_breaks_are_those_that_comparing_all_turns_finds(turns: list[Logged], batch: int, held_tokens: int) -> None:
     assert found(turns, batch=batch, held_tokens=held_tokens) == by_comparing_all(turns)

@@ -18,7 +18,7 @@ from checks.measures.message_marks import (
 from checks.ragged import Array
 from collector.rendering.tokenizer import ChatTokenizer
 
-_AHEAD = 4096
+_AHEAD = 1024
 """Tokens after a break whose text is looked at."""
 _HEADER_TOKENS = 16
 """Most tokens that a message header takes: its mark and the word of the role, a byte each if need be."""

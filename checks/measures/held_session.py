@@ -12,6 +12,8 @@ from checks.ragged import Array
 
 SHARE = 0.5
 """Least share of an earlier prompt's 6-grams that has to reappear in a prompt that continues it."""
+_ONE_BY_ONE = 16
+"""Turns whose 6-grams are looked for one turn at a time, before those of the whole session are."""
 _TIES = 32
 """Turns looked at where several have an equally long prefix in common; the newest ones."""
 
@@ -87,9 +89,9 @@ class HeldTurn:
         """How many of its own 6-grams end in the prompt."""
         return max(0, self.prompt_tokens - max(self.start, GRAM - 1))
 
-    def let_go(self) -> None:
-        """Forgets what can be computed again."""
-        self._grams = None
+    def share_grams(self, numbers: Array) -> None:
+        """Takes its 6-grams from where they are held with those of others."""
+        self._grams = numbers
 
 
 class Continued(NamedTuple):
@@ -101,13 +103,40 @@ class Continued(NamedTuple):
     """The turn with the longest common prefix: what a declared compaction replaced."""
 
 
+class SessionGrams:
+    """The 6-grams of all turns of a session, one after the other."""
+
+    def __init__(self, turns: Sequence[HeldTurn]) -> None:
+        self._turns = turns
+
+    @cached_property
+    def ends(self) -> Array:
+        """Where each turn's end; one more, for the beginning, before them."""
+        return np.concatenate([[0], np.cumsum([len(turn.grams()) for turn in self._turns])])
+
+    @cached_property
+    def numbers(self) -> Array:
+        """All of them."""
+        numbers = np.concatenate([turn.grams() for turn in self._turns])
+        for turn in self._turns:
+            turn.share_grams(numbers[self.ends[turn.place] : self.ends[turn.place + 1]])
+        return numbers
+
+    @cached_property
+    def splits(self) -> Array:
+        """Where each turn's prompt ends among them."""
+        return self.ends[:-1] + np.array([min(turn.grams_of_prompt, len(turn.grams())) for turn in self._turns])
+
+
 class Overlap:
     """What one prompt has in common with earlier turns."""
 
-    def __init__(self, prompt: Array) -> None:
+    def __init__(self, prompt: Array, session: SessionGrams, place: int) -> None:
         self.prompt = prompt
+        self._session, self._place = session, place
         self._common: dict[int, int] = {}
         self._found: dict[int, tuple[int, int]] = {}
+        self._own: tuple[list[int], list[int]] | None = None
 
     @cached_property
     def _grams(self) -> GramSet:
@@ -124,10 +153,25 @@ class Overlap:
     def _hits(self, turn: HeldTurn) -> tuple[int, int]:
         for each in _unknown(turn, self._found):
             above = 0 if each.parent is None else sum(self._found[each.parent.place])
-            hits = self._grams.holds(each.grams())
-            in_prompt = int(hits[: each.grams_of_prompt].sum())
-            self._found[each.place] = (above + in_prompt, int(hits.sum()) - in_prompt)
+            in_prompt, in_completion = self._own_hits(each)
+            self._found[each.place] = (above + in_prompt, in_completion)
         return self._found[turn.place]
+
+    def _own_hits(self, turn: HeldTurn) -> tuple[int, int]:
+        """How many 6-grams that end in the turn's own ids reappear: one by one at first, then of all turns at once."""
+        if self._own is None and len(self._found) < _ONE_BY_ONE:
+            hits = self._grams.holds(turn.grams())
+            in_prompt = int(hits[: turn.grams_of_prompt].sum())
+            return in_prompt, int(hits.sum()) - in_prompt
+        if self._own is None:
+            ends, splits = self._session.ends[: self._place + 1], self._session.splits[: self._place]
+            hits = self._grams.holds(self._session.numbers[: ends[-1]])
+            until = np.concatenate([[0], np.cumsum(hits, dtype=np.int32)])
+            self._own = (
+                (until[splits] - until[ends[:-1]]).tolist(),
+                (until[ends[1:]] - until[splits]).tolist(),
+            )
+        return self._own[0][turn.place], self._own[1][turn.place]
 
     def in_prompt(self, turn: HeldTurn) -> int:
         """How many 6-grams of the turn's prompt reappear."""
@@ -156,10 +200,16 @@ def _unknown(turn: HeldTurn, known: Mapping[int, object]) -> list[HeldTurn]:
     return line[::-1]
 
 
-def continued(turn: HeldTurn, earlier: Sequence[HeldTurn]) -> Continued:
-    """What a suspect turn goes on from; `earlier` are the turns of its session before it."""
-    whole = [each for each in earlier if not each.failed]
-    overlap = Overlap(turn.prompt())
+def continuations(turns: Sequence[HeldTurn]) -> Iterator[tuple[HeldTurn, Continued]]:
+    """Each suspect turn of a session, and what it goes on from."""
+    session = SessionGrams(turns)
+    for turn in turns:
+        if turn.suspect:
+            overlap = Overlap(turn.prompt(), session, turn.place)
+            yield turn, _continued(turn, overlap, [each for each in turns[: turn.place] if not each.failed])
+
+
+def _continued(turn: HeldTurn, overlap: Overlap, whole: Sequence[HeldTurn]) -> Continued:
     # A prompt that ends before it differs takes an earlier state up again.
     pool = [each for each in whole if overlap.common(each) < turn.prompt_tokens]
     if turn.parent is not None:

@@ -17,7 +17,7 @@ from checks.log import Batch
 from checks.measure import Tools
 from checks.measures.break_kind import KindTeller
 from checks.measures.dialogue import Dialogue, dialogue_of, kind_by_messages
-from checks.measures.held_session import HeldTurn, common_prefix, continued
+from checks.measures.held_session import HeldTurn, common_prefix, continuations
 from checks.measures.turn_chains import NONE, SUSPECT, TurnChains
 from checks.ragged import Array, Ragged, ragged
 
@@ -134,16 +134,11 @@ class PrefixBreaks:
             self._frames.append(pl.DataFrame(rows, schema=_SCHEMA))
 
     def _rows(self, session_id: str, turns: Sequence[HeldTurn]) -> Iterator[dict[str, Any]]:
-        for turn in turns:
-            if not turn.suspect:
-                continue
-            found = continued(turn, turns[: turn.place])
+        for turn, found in continuations(turns):
             for relation, previous in found._asdict().items():
                 if previous is not None:
                     row = {"session_id": session_id, "turn": turn.number, "relation": relation}
                     yield row | self._break(turn, previous, kind_wanted=relation == "previous")
-        for turn in turns:
-            turn.let_go()
 
     def _break(self, turn: HeldTurn, previous: HeldTurn, *, kind_wanted: bool) -> dict[str, Any]:
         before, now = previous.ids(), turn.prompt()

@@ -4,10 +4,9 @@ The first pass keeps hashes. Sessions with a suspect turn are read again, as man
 there full ids, and messages where they are logged, are compared.
 """
 
-import heapq
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -16,15 +15,20 @@ from checks.finding import EVIDENCE_LIMIT
 from checks.log import Batch
 from checks.measure import Tools
 from checks.measures.break_kind import KindTeller
-from checks.measures.dialogue import Dialogue, dialogue_of, kind_by_messages
-from checks.measures.held_session import HeldTurn, common_prefix, continuations
-from checks.measures.turn_chains import NONE, SUSPECT, TurnChains
-from checks.ragged import Array, Ragged, ragged
+from checks.measures.continuations import continuations
+from checks.measures.dialogue import dialogue_of, kind_by_messages
+from checks.measures.gathered_session import GatheredSession
+from checks.measures.held_turn import HeldTurn, common_prefix
+from checks.measures.portions import Reading, portion
+from checks.measures.turn_chains import SUSPECT, TurnChains
+from checks.measures.turn_ids import IdBytes, TurnIds
 
 HELD_TOKENS = 32_000_000
 """Ids held at once in the second pass, more only where one session has more: 128 MiB."""
 NEAR = 4
 """Tokens on either side of a break that are shown."""
+_ROWS = 10_000
+"""Rows that are gathered before they are packed."""
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "session_id": pl.String,
     "turn": pl.Int64,
@@ -58,16 +62,18 @@ class PrefixBreaks:
         self._chains = TurnChains()
         self._numbers = array("q")
         self._disordered: set[int] = set()
-        self._waiting: list[int] | None = None
-        self._gathered: dict[int, _Gathered] = {}
+        self._waiting: list[Reading] | None = None
+        self._chosen: set[int] = set()
+        self._gathered: dict[int, GatheredSession] = {}
+        self._rows: list[dict[str, Any]] = []
         self._frames: list[pl.DataFrame] = []
         self._told = 0
 
     def add(self, batch: Batch) -> None:
         """Chains the batch's turns that have ids."""
         sessions, chains, numbers = self._sessions, self._chains, self._numbers
-        turns = _Turns.of(batch.turns)
-        prompts, completions = _Bytes.of(turns.prompts), _Bytes.of(turns.completions)
+        turns = TurnIds.of(batch.turns)
+        prompts, completions = IdBytes.of(turns.prompts), IdBytes.of(turns.completions)
         for row in turns.rows:
             number = turns.numbers[row]
             session = sessions.get(turns.sessions[row])
@@ -80,46 +86,35 @@ class PrefixBreaks:
 
     def again(self) -> Collection[str]:
         """The next sessions with a suspect turn, as many as can be held at once."""
+        self._tell_rest()
         if self._waiting is None:
-            chains = self._chains
-            flagged = np.frombuffer(chains.flags, np.int8) & SUSPECT if len(chains) else np.empty(0, np.int8)
-            suspects = set(np.array(chains.session)[flagged != 0].tolist()) | self._disordered
-            self._waiting = sorted(suspects, key=chains.first.__getitem__)
-        chosen = set(self._portion(self._waiting))
-        self._waiting = [session for session in self._waiting if session not in chosen]
-        self._gathered = {session: _Gathered(self._chains, session) for session in chosen}
+            self._waiting = self._suspects()
+        chosen = portion(self._waiting, self._held_tokens)
+        self._waiting = [reading for reading in self._waiting if reading.session not in chosen]
+        self._chosen = chosen
         return [session_id for session_id, session in self._sessions.items() if session in chosen] if chosen else ()
 
-    def _portion(self, sessions: Sequence[int]) -> Iterator[int]:
-        """Sessions in their order, less those that would be open when as much is held as may be."""
-        open_until: list[tuple[int, int]] = []
-        held = 0
-        for session in sessions:
-            while open_until and open_until[0][0] < self._chains.first[session]:
-                held -= heapq.heappop(open_until)[1]
-            tokens = self._tokens_of(session)
-            if held == 0 or held + tokens <= self._held_tokens:
-                held += tokens
-                heapq.heappush(open_until, (self._chains.last[session], tokens))
-                yield session
-
-    def _tokens_of(self, session: int) -> int:
-        """Ids that the session's turns do not share with their parents."""
-        chains, total = self._chains, 0
-        for turn in chains.of_session(session):
-            parent = chains.parent[turn]
-            total += chains.tokens[turn] - (0 if parent == NONE else chains.tokens[parent])
-        return total
+    def _suspects(self) -> list[Reading]:
+        """Sessions to read again, in the order in which they begin."""
+        chains = self._chains
+        flagged = np.flatnonzero(np.array(chains.flags) & SUSPECT)
+        sessions = set(np.array(chains.session)[flagged].tolist()) | self._disordered
+        readings = (
+            Reading(chains.first[each], chains.last[each], each, chains.tokens_not_shared(each)) for each in sessions
+        )
+        return sorted(readings)
 
     def add_again(self, batch: Batch) -> None:
         """Gathers the chosen sessions' turns, and tells of each session once it is whole."""
-        rows: list[dict[str, Any]] = []
-        turns = _Turns.of(batch.turns)
+        turns = TurnIds.of(batch.turns)
         for row in turns.rows:
-            session_id = turns.sessions[row]
-            gathered = self._gathered.get(self._sessions[session_id])
-            if gathered is None:
+            session = self._sessions.get(turns.sessions[row])
+            # A log that is being written may have gone on since the first pass.
+            if session is None or session not in self._chosen:
                 continue
+            gathered = self._gathered.get(session)
+            if gathered is None:
+                gathered = self._gathered[session] = GatheredSession(turns.sessions[row], self._chains, session)
             gathered.add(
                 turns.numbers[row],
                 turns.prompts.row(row),
@@ -128,12 +123,22 @@ class PrefixBreaks:
                 dialogue=dialogue_of(batch.turns["request"][row], batch.turns["response"][row]),
             )
             if gathered.missing == 0:
-                del self._gathered[self._sessions[session_id]]
-                rows += self._rows(session_id, gathered.ordered(self._sessions[session_id] in self._disordered))
-        if rows:
-            self._frames.append(pl.DataFrame(rows, schema=_SCHEMA))
+                self._tell(session)
 
-    def _rows(self, session_id: str, turns: Sequence[HeldTurn]) -> Iterator[dict[str, Any]]:
+    def _tell(self, session: int) -> None:
+        gathered = self._gathered.pop(session)
+        self._chosen.discard(session)
+        self._rows += self._rows_of(gathered.session_id, gathered.ordered(session in self._disordered))
+        if len(self._rows) >= _ROWS:
+            self._frames.append(pl.DataFrame(self._rows, schema=_SCHEMA))
+            self._rows = []
+
+    def _tell_rest(self) -> None:
+        """Of sessions that the second pass gave less of than the first one."""
+        for session in list(self._gathered):
+            self._tell(session)
+
+    def _rows_of(self, session_id: str, turns: Sequence[HeldTurn]) -> Iterator[dict[str, Any]]:
         for turn, found in continuations(turns):
             for relation, previous in found._asdict().items():
                 if previous is not None:
@@ -172,109 +177,4 @@ class PrefixBreaks:
         the longest common prefix, whether or not it continues that one. `turn` and `previous_turn` are the log's own
         numbers; `token_index` is the length of the common prefix. Texts are there with a tokenizer only.
         """
-        return pl.concat(self._frames) if self._frames else pl.DataFrame(schema=_SCHEMA)
-
-
-class _Gathered:
-    """Turns of one session while it is read a second time."""
-
-    def __init__(self, chains: TurnChains, session: int) -> None:
-        self._chains = chains
-        self._numbers = list(reversed(list(chains.of_session(session))))
-        self._place = {turn: place for place, turn in enumerate(self._numbers)}
-        self._turns: list[HeldTurn] = []
-
-    @property
-    def missing(self) -> int:
-        """Turns still to come."""
-        return len(self._numbers) - len(self._turns)
-
-    def add(self, number: int, prompt: Array, completion: Array, *, failed: bool, dialogue: Dialogue | None) -> None:
-        """The session's next turn."""
-        at = self._numbers[len(self._turns)]
-        parent = self._chains.parent[at]
-        self._turns.append(
-            HeldTurn(
-                place=len(self._turns),
-                number=number,
-                parent=None if parent == NONE else self._turns[self._place[parent]],
-                prompt=prompt,
-                completion=completion,
-                failed=failed,
-                suspect=bool(self._chains.flags[at] & SUSPECT),
-                dialogue=dialogue,
-            )
-        )
-
-    def ordered(self, disordered: bool) -> Sequence[HeldTurn]:
-        """All of them by number, chained anew where the log has them in another order."""
-        if not disordered:
-            return self._turns
-        chains, turns = TurnChains(), list[HeldTurn]()
-        chains.begin_session()
-        for turn in sorted(self._turns, key=lambda each: (each.number, each.place)):
-            ids = turn.ids()
-            prompt, completion = ids[: turn.prompt_tokens], ids[turn.prompt_tokens :]
-            at = chains.add(0, _bytes(prompt), _bytes(completion), failed=turn.failed)
-            parent = chains.parent[at]
-            turns.append(
-                HeldTurn(
-                    place=at,
-                    number=turn.number,
-                    parent=None if parent == NONE else turns[parent],
-                    prompt=prompt,
-                    completion=completion,
-                    failed=turn.failed,
-                    suspect=bool(chains.flags[at] & SUSPECT),
-                    dialogue=turn.dialogue,
-                )
-            )
-        return turns
-
-
-class _Turns(NamedTuple):
-    """The turns of a batch, by row."""
-
-    rows: list[int]
-    """Those whose prompt is logged as ids."""
-    sessions: list[str]
-    numbers: list[int]
-    failed: list[bool]
-    """Not completed, or nothing sampled."""
-    prompts: Ragged
-    completions: Ragged
-
-    @classmethod
-    def of(cls, turns: pl.DataFrame) -> "_Turns":
-        prompts, completions = _ids(turns["prompt_ids"]), _ids(turns["completion_ids"])
-        whole = turns["complete"].cast(pl.Boolean).fill_null(True).to_numpy()
-        failed = ~whole | (completions.lengths == 0)
-        rows = np.flatnonzero(prompts.valid).tolist()
-        sessions, numbers = turns["session_id"].to_list(), turns["turn"].to_list()
-        return cls(rows, sessions, numbers, failed.tolist(), prompts, completions)
-
-
-class _Bytes(NamedTuple):
-    """Rows of ids as bytes."""
-
-    values: memoryview
-    offsets: list[int]
-
-    @classmethod
-    def of(cls, ids: Ragged) -> "_Bytes":
-        return cls(_bytes(ids.values), (ids.offsets * ids.values.itemsize).tolist())
-
-    def row(self, index: int) -> memoryview:
-        """The ids of one row, not copied."""
-        return self.values[self.offsets[index] : self.offsets[index + 1]]
-
-
-def _ids(column: pl.Series) -> Ragged:
-    """A column of ids as int32; an id that is null is -1, which is nobody's."""
-    if column.list.explode(empty_as_null=False).null_count():
-        column = column.list.eval(pl.element().fill_null(-1))
-    return ragged(column.cast(pl.List(pl.Int32)))
-
-
-def _bytes(ids: Array) -> memoryview:
-    return ids.data.cast("B") if len(ids) else memoryview(b"")
+        return pl.concat([*self._frames, pl.DataFrame(self._rows, schema=_SCHEMA)])

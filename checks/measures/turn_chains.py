@@ -136,6 +136,12 @@ class TurnChains:
             yield turn
             turn = self._previous[turn]
 
+    def tokens_not_shared(self, session: int) -> int:
+        """Ids of a session that its turns do not share with their parents."""
+        above = (self.parent[turn] for turn in self.of_session(session))
+        shared = sum(self.tokens[parent] for parent in above if parent != NONE)
+        return sum(self.tokens[turn] for turn in self.of_session(session)) - shared
+
     def _of_prompt_length(self, session: int, count: int) -> Iterator[int]:
         return (turn for turn in self.of_session(session) if self.prompt_tokens[turn] == count)
 

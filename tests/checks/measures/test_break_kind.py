@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from checks.measures.break_kind import KindTeller
-from checks.measures.held_session import common_prefix
+from checks.measures.held_turn import common_prefix
 from collector.parsing.detokenizer import BYTE_ALPHABET
 from collector.rendering.renderer import Renderer
 from collector.rendering.template import ChatTemplate

@@ -1,5 +1,6 @@
 """Breaks of the prefix, found by hashes and portions, are those that comparing every turn with every other finds."""
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checks.columns import completed
 from checks.log import Batch, MemoryLog
 from checks.measure import Tools
 from checks.measures.prefix_breaks import PrefixBreaks
@@ -310,3 +312,39 @@ def test_sessions_are_read_again_in_portions_that_fit() -> None:
 
     assert portions(apart) == [["a", "b"]], "a is let go before b begins"
     assert portions(woven) == [["a"], ["b"]]
+
+
+def test_a_log_that_grows_between_the_passes_is_told_of_as_it_was_first() -> None:
+    prompt = (*SYSTEM, 5, *ASK)
+    turns = [Logged("s", 1, prompt, (40, 50, 51, 2)), Logged("s", 2, (*prompt, 50, 51, 2, 6, *ASK), (60, 2))]
+    later = [Logged("s", 3, (*prompt, 9, 9), (60, 2)), Logged("new", 1, prompt, (60, 2))]
+    measure = PrefixBreaks(Tools())
+    measure.add(Batch(completed(frame(turns), "turns"), pl.DataFrame()))
+    assert measure.again() == ["s"]
+    measure.add_again(Batch(completed(frame([*turns, *later]), "turns"), pl.DataFrame()))
+    assert not measure.again()
+    assert measure.frame().filter(pl.col("relation") == "previous")["turn"].to_list() == [2]
+
+
+def test_a_log_that_shrinks_between_the_passes_is_told_of_as_far_as_it_is_there() -> None:
+    prompt = (*SYSTEM, 5, *ASK)
+    turns = [
+        Logged("s", 1, prompt, (40, 50, 51, 2)),
+        Logged("s", 2, (*prompt, 50, 51, 2, 6, *ASK), (60, 2)),
+        Logged("s", 3, (*prompt, 50, 51, 2, 6, *ASK, 60, 2, 7), (60, 2)),
+    ]
+    measure = PrefixBreaks(Tools())
+    measure.add(Batch(completed(frame(turns), "turns"), pl.DataFrame()))
+    assert measure.again() == ["s"]
+    measure.add_again(Batch(completed(frame(turns[:2]), "turns"), pl.DataFrame()))
+    assert not measure.again()
+    assert measure.frame().filter(pl.col("relation") == "previous")["turn"].to_list() == [2]
+
+
+def test_the_first_pass_keeps_a_few_dozen_bytes_a_turn() -> None:
+    chains = TurnChains()
+    session = chains.begin_session()
+    for _ in range(100):
+        chains.add(session, memoryview(bytes(4 * 1000)), memoryview(bytes(4)), failed=False)
+    held = [each for each in vars(chains).values() if isinstance(each, array)]
+    assert sum(each.itemsize for each in held) <= 100

@@ -19,15 +19,13 @@ from checks.ragged import Array
 from collector.rendering.tokenizer import ChatTokenizer
 
 _AHEAD = 1024
-"""Tokens after a break whose text is looked at."""
+"""Tokens after a break whose text is looked at, and before it where no message begins."""
 _HEADER_TOKENS = 16
 """Most tokens that a message header takes: its mark and the word of the role, a byte each if need be."""
 _CONTEXT = 4
 """Tokens before a break that are decoded with what follows, so that a character cut in two is whole."""
 _MEETS = 64
 """Tokens within which two tokenizations of one text meet again."""
-_HEADERS_TRIED = 256
-"""Added tokens looked at, backwards, for the beginning of a message."""
 
 
 class KindTeller:
@@ -37,6 +35,8 @@ class KindTeller:
         self._tokenizer = tokenizer
         self._added = np.zeros(max(tokenizer.size(), 1 + max(tokenizer.added, default=0)), np.bool_)
         self._added[list(tokenizer.added)] = True
+        self._opens = np.zeros_like(self._added)
+        self._opens[[index for index, token in tokenizer.added.items() if role_at(token.content + "user")]] = True
 
     def text(self, ids: Array) -> str:
         """The text of some ids; one that the tokenizer does not have is a replacement character."""
@@ -85,26 +85,21 @@ class KindTeller:
             if "\ufffd" not in text:
                 yield text
 
-    def _added_places(self, ids: Array) -> Array:
-        known = np.where((ids >= 0) & (ids < len(self._added)), ids, 0)
-        return np.flatnonzero(self._added[known])
+    def _openings(self, ids: Array) -> list[int]:
+        """Places of added tokens that may begin a message's header."""
+        known = (ids >= 0) & (ids < len(self._opens))
+        return np.flatnonzero(known & self._opens[np.where(known, ids, 0)]).tolist()
 
     def _role(self, ids: Array, place: int, end: int | None = None) -> str | None:
         return role_at(self.text(ids[place : place + _HEADER_TOKENS][: None if end is None else end - place]))
 
     def _system_part(self, ids: Array) -> Array | None:
         """What stands before the first message that is not a system message, less a second mark of beginning."""
-        first = next(
-            (int(at) for at in self._added_places(ids) if self._role(ids, int(at)) not in (None, "system")), None
-        )
+        first = next((at for at in self._openings(ids) if self._role(ids, at) not in (None, "system")), None)
         if first is None:
             return None
         doubled = 0
-        while (
-            doubled + 1 < first
-            and ids[doubled] == ids[doubled + 1]
-            and self._added_places(ids[doubled : doubled + 1]).size
-        ):
+        while doubled + 1 < first and ids[doubled] == ids[doubled + 1] and int(ids[doubled]) in self._tokenizer.added:
             doubled += 1
         return ids[doubled:first]
 
@@ -125,14 +120,14 @@ class KindTeller:
         return there_ends or END_OF_MESSAGE.match(after) is not None or role_at(after) is not None
 
     def _start_of_message(self, ids: Array, index: int) -> int:
-        """Where the message that a place is in begins; with no such mark, a few hundred tokens before."""
-        for place in reversed(self._added_places(ids[:index])[-_HEADERS_TRIED:].tolist()):
+        """Where the message that a place is in begins; where nothing marks that, some tokens before."""
+        for place in reversed(self._openings(ids[:index])):
             if self._role(ids, place, index) is not None:
                 return place
-        return max(0, index - _HEADERS_TRIED)
+        return max(0, index - _AHEAD)
 
     def _answers(self, ids: Array) -> int:
-        return sum(self._role(ids, place) == "assistant" for place in self._added_places(ids).tolist())
+        return sum(self._role(ids, place) == "assistant" for place in self._openings(ids))
 
 
 def _kind_of_text(one: str, other: str) -> str:

@@ -22,6 +22,7 @@ from checks.measures.held_turn import HeldTurn, common_prefix
 from checks.measures.portions import Reading, portion
 from checks.measures.turn_chains import SUSPECT, TurnChains
 from checks.measures.turn_ids import IdBytes, TurnIds
+from checks.ragged import Array
 
 HELD_TOKENS = 32_000_000
 """Ids held at once in the second pass, more only where one session has more: 128 MiB."""
@@ -165,10 +166,16 @@ class PrefixBreaks:
             for name, ids in (("previous_text_near", before), ("current_text_near", now)):
                 row[name] = self._teller.text(ids[max(0, index - NEAR) : index + NEAR])
         if kind_wanted:
-            kind = "other" if self._teller is None else self._teller.kind(before, now, index, previous.prompt_tokens)
-            by_messages = kind_by_messages(previous.dialogue, turn.dialogue, in_prompt=in_prompt)
-            row["kind"] = by_messages if kind == "other" else kind
+            row["kind"] = self._kind(before, now, index, previous, turn)
         return row
+
+    def _kind(self, before: Array, now: Array, index: int, previous: HeldTurn, turn: HeldTurn) -> str:
+        """From text where there is a tokenizer; messages say more only of what templates need not mark."""
+        told = kind_by_messages(previous.dialogue, turn.dialogue, in_prompt=index < previous.prompt_tokens)
+        if self._teller is None:
+            return told
+        kind = self._teller.kind(before, now, index, previous.prompt_tokens)
+        return told if kind == "other" and told in ("system_prompt_changed", "compaction") else kind
 
     def frame(self) -> pl.DataFrame:
         """A row for each suspect turn and what it goes on from.

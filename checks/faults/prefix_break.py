@@ -34,7 +34,8 @@ def prefix_break(
         A turn that extends none, yet continues one, is a break of that one; so is a turn that extends an earlier turn
         and holds the rewritten reply of a later one. A declared event decides: subagent is a new root, compaction
         is a break that was meant. Otherwise messages do, where they are logged; otherwise ids: of the turns that none
-        extends so far it continues the one most of whose prompt's 6-grams reappear, if they are at least half of them.
+        extends so far it continues the one most of whose prompt's 6-grams reappear, if they are at least half of them,
+        and else the line in which its prompt begins with a whole earlier prompt.
         The same prompt again, a prompt that ends before it differs, and what a failed turn said are no breaks.
     Units: breaks that were not declared; token_index is the length of the common prefix.
     Reads: turns(session_id, turn, prompt_ids, completion_ids, complete, request, response), events(kind, session_id,

@@ -43,7 +43,7 @@ def _continued(turn: HeldTurn, overlap: Overlap, whole: Sequence[HeldTurn]) -> C
         chosen = _of_most(overlap, pool)
     elif turn.parent is None:
         gone_on = {id(each.parent) for each in whole}
-        chosen = _by_share(overlap, [each for each in pool if id(each) not in gone_on])
+        chosen = _by_share(overlap, [each for each in pool if id(each) not in gone_on]) or _by_beginning(overlap, pool)
     else:
         chosen = _by_reply(overlap, turn.parent.tokens, pool)
     return Continued(chosen, _nearest(overlap, whole))
@@ -74,6 +74,17 @@ def _by_share(overlap: Overlap, turns: Sequence[HeldTurn]) -> HeldTurn | None:
             best = [*best, turn] if found == most else [turn]
             most = found
     return _of_most(overlap, best)
+
+
+def _by_beginning(overlap: Overlap, turns: Sequence[HeldTurn]) -> HeldTurn | None:
+    """The turn in whose line the prompt begins with a whole earlier prompt and goes on with another completion.
+
+    However much was dropped since, thinking above all, and however small a share of the line's end is therefore left.
+    """
+    begun = {id(each) for each in turns if 0 < each.prompt_tokens <= overlap.common(each)}
+    if not begun:
+        return None
+    return _of_most(overlap, [each for each in turns if any(id(above) in begun for above in each.line())])
 
 
 def _by_reply(overlap: Overlap, shared: int, turns: Sequence[HeldTurn]) -> HeldTurn | None:

@@ -130,17 +130,22 @@ def continued(ordered: Sequence[Logged], parents: Sequence[int | None], place: i
                 fitting.append(n)
         return max(fitting, key=lambda n: (len(ordered[n].prompt), n), default=None)
     gone_on = {parents[n] for n in range(place) if not ordered[n].failed}
-    best: dict[int, tuple[int, ...]] = {}
+    standing: dict[int, tuple[int, ...]] = {}
+    at_least_half: list[int] = []
     for n in whole:
         earlier = ordered[n].prompt
         size = min(GRAM, len(earlier))
         hits = reappearing(earlier, prompt, size) if size else []
-        if n in gone_on or not hits or sum(hits) * 2 < len(hits):
-            continue
+        if n not in gone_on and hits and sum(hits) * 2 >= len(hits):
+            at_least_half.append(n)
         in_reply = reappearing(ordered[n].whole, prompt, GRAM)[max(0, len(earlier) - GRAM + 1) :]
         count = sum(hits) if size == GRAM else 0
-        best[n] = (count, common(ordered[n].whole, prompt), sum(in_reply), n)
-    return max(best, key=best.__getitem__, default=None)
+        standing[n] = (count, common(ordered[n].whole, prompt), sum(in_reply), n)
+    if at_least_half:
+        return max(at_least_half, key=standing.__getitem__)
+    begun = [n for n in whole if ordered[n].prompt and prompt[: len(ordered[n].prompt)] == ordered[n].prompt]
+    line = [n for n in whole if set(above(parents, n)) & set(begun)]
+    return max(line, key=lambda n: (standing[n][1], standing[n][0], *standing[n][2:]), default=None)
 
 
 OPERATIONS = ("new", "extend", "drop", "change", "again", "cut", "other tail")
@@ -217,6 +222,13 @@ def test_a_break_of_a_later_turn_is_found_although_an_earlier_one_is_extended() 
     second = Logged("s", 2, (*first.whole, 6, *ASK), (40, 41, 42, 60, 61, 62, 2))
     third = Logged("s", 3, (*second.prompt, 60, 61, 62, 2, 7, *ASK), (70, 2))
     assert found([first, second, third]) == [("s", 3, 2, len(second.prompt))]
+
+
+def test_thinking_dropped_all_along_breaks_the_last_turn_of_the_line_however_little_is_left_of_it() -> None:
+    first = Logged("s", 1, (*SYSTEM, 5, *ASK), (*range(300, 400), 50, 51, 2))
+    second = Logged("s", 2, (*first.whole, *range(200, 210), *ASK), (*range(400, 500), 60, 61, 2))
+    kept = (*first.prompt, 50, 51, 2, *range(200, 210), *ASK, 60, 61, 2, 7, *ASK)
+    assert found([first, second, Logged("s", 3, kept, (70, 2))]) == [("s", 3, 2, len(first.prompt))]
 
 
 def test_an_earlier_observation_that_was_shortened_breaks_the_turn_that_saw_it() -> None:

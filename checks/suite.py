@@ -8,16 +8,16 @@ import msgspec
 import polars as pl
 
 from checks.columns import COUNTED
+from checks.faults.prefix_break import prefix_break
 from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.template_mismatch import template_mismatch
-from checks.faults.prefix_break import prefix_break
 from checks.faults.truncation import truncation
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
+from checks.measures.prefix_breaks import PrefixBreaks
 from checks.measures.round_trip import RoundTrip
 from checks.measures.template_prompts import TemplatePrompts
-from checks.measures.prefix_breaks import PrefixBreaks
 from checks.report import Counts, Report
 from collector.errors import UserError
 

@@ -5,7 +5,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from collector.errors import UserError
 from collector.terminal_text import terminal_safe
@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": "run engine, collector and a small agent, and show what was captured",
     "doctor": "say whether a model, an engine or a trainer's settings give exact capture",
     "engine": "serve a model for the collector to sample from",
+    "explain": "say what a check measures, or list the checks",
     "export": "write a store as a native log or a self-contained DuckDB database",
     "feedback": "post feedback on a turn or a session to a collector",
     "forget": "erase sessions from a store",
@@ -40,19 +41,26 @@ class Command(Protocol):
         ...
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong with a call in one line, as every other error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuses the call."""
+        raise UserError(f"{message}; {self.prog} --help says what can be given")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one subcommand; returns 0, its own verdict, or 2 for input or a call that cannot be used."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in COMMANDS:
         return _no_command(words)
     command = cast(Command, importlib.import_module(f"console.commands.{words[0]}"))
-    parser = argparse.ArgumentParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
+    parser = OneLineParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
     command.add_arguments(parser)
-    args = parser.parse_args(words[1:])
     try:
-        return command.run(args)
+        return command.run(parser.parse_args(words[1:]))
     except UserError as error:
-        print(f"roundhouse {words[0]}: {error}", file=sys.stderr)
+        print(f"roundhouse {words[0]}: {terminal_safe(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"roundhouse {words[0]}: interrupted", file=sys.stderr)

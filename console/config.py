@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from checks.config import ChecksConfig
 from collector.config import CollectorConfig
 from collector.errors import UserError
 from trainer.config import EngineConfig
@@ -18,6 +19,8 @@ class RoundhouseConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`[collector]`."""
     engine: EngineConfig = EngineConfig()
     """`[engine]`."""
+    checks: ChecksConfig = ChecksConfig()
+    """`[checks]`."""
 
 
 DEFAULT_FILE = Path("roundhouse.toml")

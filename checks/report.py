@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from checks.finding import Finding, Number, Status
+from checks.finding import Evidence, Finding, Number, Status
 from checks.log import Source
 
 
@@ -41,33 +41,50 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NOT_IN_JSON = ("metrics", "series")
+_IN_JSON = tuple(name for name in Finding.__struct_fields__ if name not in _NOT_IN_JSON)
 
 
 def as_json(report: Report) -> bytes:
     """The object that `--format json` prints. NaN and infinity become null, with the kind `not_finite`."""
-    findings = [
-        {name: value for name, value in msgspec.to_builtins(finding).items() if name not in _NOT_IN_JSON}
-        for finding in report.findings
-    ]
     whole = {
         "source": msgspec.to_builtins(report.source) | msgspec.to_builtins(report.counts),
-        "findings": findings,
+        "findings": [_finding(finding) for finding in report.findings],
         "metrics": report.metrics,
     }
-    return msgspec.json.encode(_finite(whole))
+    # msgspec writes NaN and infinity as null.
+    try:
+        return msgspec.json.encode(whole)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(whole)))
 
 
 # Any: any JSON value.
-def _finite(value: Any) -> Any:
-    """The value with null for every float that is not finite; the object that held one says so in `kind`."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+def _finding(finding: Finding) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: getattr(finding, name) for name in _IN_JSON}
+    fields["evidence"] = [each if _finite(each) else _not_finite(each) for each in finding.evidence]
+    if finding.value is not None and not math.isfinite(finding.value):
+        fields["kind"] = "not_finite"
+    return fields
+
+
+def _finite(evidence: Evidence) -> bool:
+    """Whether every number of it can be written in JSON."""
+    numbers = (evidence.value, *evidence.detail.values()) if evidence.detail else (evidence.value,)
+    return all(not isinstance(each, float) or math.isfinite(each) for each in numbers)
+
+
+def _not_finite(evidence: Evidence) -> Evidence:
+    """The evidence, saying so where the check gave no kind of its own."""
+    return msgspec.structs.replace(evidence, kind=evidence.kind or "not_finite")
+
+
+# Any: any JSON value.
+def _encodable(value: Any) -> Any:
+    """The value with lone surrogates, which no encoding of Unicode has, spelled out."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(value, dict):
-        return value
-    plain: dict[str, Any] = {name: _finite(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    lost = any(isinstance(each, float) and not math.isfinite(each) for each in value.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if lost and ("check" in plain or "session_id" in plain or "step" in plain):
-        plain.setdefault("kind", "not_finite")
-    return plain
+        return [_encodable(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return value

@@ -1,0 +1,69 @@
+"""Where a fault is, in words."""
+
+from checks.finding import Evidence, Finding
+from checks.token_context import side_of
+from collector.terminal_text import terminal_safe
+from console.format import number_text
+
+NAME_CHARS = 60
+"""Longest name of a session or a group that is written out."""
+
+
+def place_words(check: str, evidence: Evidence) -> list[str]:
+    """Session, turn, token and so on, outermost first; names from the log are escaped."""
+    words: list[str] = []
+    if evidence.adapter is not None:
+        words.append(f"adapter {_name(evidence.adapter)}")
+    if evidence.group_id is not None:
+        words.append(f"group {_name(evidence.group_id)}")
+    if evidence.session_id is not None:
+        words.append(f"session {_name(evidence.session_id)}")
+    if evidence.turn is not None:
+        words.append(f"turn {evidence.turn}")
+    if evidence.previous_turn is not None:
+        words.append(f"continues turn {evidence.previous_turn}")
+    if evidence.token_index is not None:
+        words.append(f"{side_of(check, evidence)} token {evidence.token_index}")
+    if evidence.step is not None:
+        words.append(f"step {evidence.step}")
+    return words
+
+
+def fault_words(finding: Finding, evidence: Evidence) -> list[str]:
+    """Kind, gravity, number and remark of one fault; text from the log is escaped."""
+    words = [terminal_safe(evidence.kind)] if evidence.kind else []
+    if evidence.status is not None and evidence.status != finding.status:
+        words.append(evidence.status)
+    if evidence.value is not None and evidence.text is None:
+        words.append(number_text(evidence.value, finding.unit))
+    elif evidence.value is not None:
+        words.append(number_text(evidence.value))
+    if evidence.text:
+        words.append(terminal_safe(evidence.text))
+    words += [f"{terminal_safe(name)} {_detail(value)}" for name, value in evidence.detail.items() if name != "side"]
+    return words
+
+
+def threshold_text(finding: Finding) -> str:
+    """The thresholds of a finding; empty without any."""
+    if finding.threshold is None:
+        return ""
+    pairs = (("warn", finding.threshold.warn), ("fail", finding.threshold.fail))
+    unit = "share" if finding.unit.startswith("share") else ""
+    return ", ".join(f"{name} {number_text(value, unit)}" for name, value in pairs if value is not None)
+
+
+def omitted_text(finding: Finding, shown: int) -> str:
+    """How many faults are not shown; empty when all are."""
+    more = len(finding.evidence) - shown + finding.evidence_omitted
+    lists = f"the first {len(finding.evidence):,}" if finding.evidence_omitted else "all"
+    return f"… and {more:,} more (--format json lists {lists})" if more > 0 else ""
+
+
+def _name(text: str) -> str:
+    safe = terminal_safe(text)
+    return safe if len(safe) <= NAME_CHARS else f"{safe[: NAME_CHARS - 1]}…"
+
+
+def _detail(value: int | float | str | None) -> str:
+    return terminal_safe(value) if isinstance(value, str) else number_text(value)

@@ -4,8 +4,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 HEAD_BYTES = 256 * 1024
 
 
@@ -29,15 +27,17 @@ class FileHead:
     # Any: a JSON value of unknown shape.
     def first_json(self) -> Any:
         """The first JSON value: the first line that is one, else the whole file if it is small and JSON; else None."""
+        from checks.readers.lines import decode_json
+
         for line in self.start.removeprefix(b"\xef\xbb\xbf").splitlines()[:5]:
             if line.strip():
                 try:
-                    return msgspec.json.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                    return decode_json(line)
+                except (ValueError, RecursionError):
                     break
         try:
-            return msgspec.json.decode(self.start)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return decode_json(self.start)
+        except (ValueError, RecursionError):
             return None
 
     @cached_property

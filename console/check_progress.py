@@ -1,6 +1,7 @@
 """How many turns of a log have been read: a bar on a terminal, a plain line now and then elsewhere."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -15,10 +16,11 @@ PLAIN_EVERY_S = 10.0
 class CheckProgress:
     """Counts turns and shows the count once it takes long. Nothing of it stays on a terminal."""
 
-    def __init__(self, out: TextIO, *, expected: int | None) -> None:
+    def __init__(self, out: TextIO, *, expected: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._expected = expected
-        self._started = self._said_at = time.monotonic()
+        self._clock = clock
+        self._started = self._said_at = clock()
         self._turns = 0
         self._bar: Progress | None = None
 
@@ -32,7 +34,7 @@ class CheckProgress:
     def add(self, turns: int) -> None:
         """So many more turns were read."""
         self._turns += turns
-        now = time.monotonic()
+        now = self._clock()
         if self._out.isatty():
             if now - self._started >= QUIET_S:
                 self._draw()

@@ -7,7 +7,9 @@ def number_text(value: float | None, unit: str = "") -> str:
     """A number to four digits with its unit; whole numbers exactly; a share in percent."""
     if value is None:
         return "n/a"
-    share = unit.partition(" ")[0] == "share" and math.isfinite(value)
+    if not math.isfinite(value):
+        return _digits(value)
+    share = unit.partition(" ")[0] == "share"
     plain = f"{_digits(100 * value)} %" if share else _digits(value)
     rest = unit.removeprefix("share").strip() if share else unit
     return f"{plain} {_counted(value, rest)}".rstrip()

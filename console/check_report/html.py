@@ -55,7 +55,7 @@ def _header(report: Report) -> str:
         more = source.unreadable - len(source.unreadable_first)
         named += [f"<li>… and {more:,} more</li>"] if more else []
         said = f"{number_text(source.unreadable, 'pieces')} could not be read"
-        lines.append(f'<p class="warn status">! {said}</p><ul>{"".join(named)}</ul>')
+        lines.append(f'<details><summary class="warn status">! {said}</summary><ul>{"".join(named)}</ul></details>')
     return "".join(lines)
 
 
@@ -63,7 +63,7 @@ def _summary(report: Report) -> str:
     rows = [
         [
             _status(finding.status),
-            f'<a href="#{_text(finding.check)}">{_text(finding.check)}</a>',
+            _link(finding),
             _text(number_text(finding.value, finding.unit)) if finding.status != "no_data" else "",
             _text(threshold_text(finding)) if finding.status != "no_data" else "",
             f"<bdi>{_text(finding.summary)}</bdi>",
@@ -72,6 +72,12 @@ def _summary(report: Report) -> str:
     ]
     table = _table(("status", "check", "value", "threshold", "summary"), rows, kind="findings")
     return f"<p><strong>{_text(tally(report.findings))}</strong></p>{table}"
+
+
+def _link(finding: Finding) -> str:
+    """The check's name, leading to what the page says more about it."""
+    name = _text(finding.check)
+    return name if finding.status == "ok" and not finding.series else f'<a href="#{name}">{name}</a>'
 
 
 def _status(status: Status) -> str:

@@ -3,11 +3,11 @@
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1b1f24; --faint: #5c6570; --rule: #d5dae0; --panel: #f5f7f9;
   --fail: #b3261e; --warn: #8a5a00; --info: #0b5cad; --ok: #1a6b36; --none: #5c6570; --minus: #fbe5e3; --plus: #e0f3e5;
-  --c0: #1f5fbf; --c1: #c2571a; --c2: #2e7d4f; --c3: #8a3fa0; --c4: #a8324f; --c5: #5f6b12; }
+  --c0: #1f5fbf; --c1: #c2571a; --c2: #2e7d4f; --c3: #8a3fa0; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #14171a; --ink: #e4e8ec; --faint: #9aa4ae; --rule: #343a41; --panel: #1c2024;
   --fail: #ff8a80; --warn: #f2bd5a; --info: #82b8ff; --ok: #7fd79b; --none: #9aa4ae; --minus: #46211f; --plus: #1c3a27;
-  --c0: #7fb0ff; --c1: #ffa766; --c2: #7fd79b; --c3: #d9a0ee; --c4: #ff93ab; --c5: #cdd66b; } }
+  --c0: #7fb0ff; --c1: #ffa766; --c2: #7fd79b; --c3: #d9a0ee; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 24px 20px 64px; max-width: 1080px; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -42,7 +42,7 @@ code, .tokens, .diff { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
 .tokens tr.at td { font-weight: 700; border-bottom: 2px solid var(--ink); }
 .tokens td, .tokens th { padding: 1px 12px 1px 0; color: var(--ink); } .tokens td { white-space: pre-wrap; }
 bdi { unicode-bidi: isolate; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 12px; }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 12px; }
 .plot { width: 100%; height: auto; background: var(--panel); }
 .plot text { fill: var(--ink); font: 11px system-ui, sans-serif; } .plot .title { font-weight: 600; font-size: 12px; }
 .plot .num { fill: var(--faint); } .plot .label { fill: var(--faint); }
@@ -50,10 +50,9 @@ bdi { unicode-bidi: isolate; }
 .line { fill: none; stroke-width: 1.5; }
 .line.c0 { stroke: var(--c0); } .line.c1 { stroke: var(--c1); stroke-dasharray: 6 2; }
 .line.c2 { stroke: var(--c2); stroke-dasharray: 2 2; } .line.c3 { stroke: var(--c3); stroke-dasharray: 8 3 2 3; }
-.line.c4 { stroke: var(--c4); stroke-dasharray: 1 3; } .line.c5 { stroke: var(--c5); stroke-dasharray: 12 4; }
 .dot.c0, .bar.c0 { fill: var(--c0); } .dot.c1, .bar.c1 { fill: var(--c1); } .dot.c2, .bar.c2 { fill: var(--c2); }
-.dot.c3, .bar.c3 { fill: var(--c3); } .dot.c4, .bar.c4 { fill: var(--c4); } .dot.c5, .bar.c5 { fill: var(--c5); }
+.dot.c3, .bar.c3 { fill: var(--c3); }
 .plot .k0 { fill: var(--c0); } .plot .k1 { fill: var(--c1); } .plot .k2 { fill: var(--c2); }
-.plot .k3 { fill: var(--c3); } .plot .k4 { fill: var(--c4); } .plot .k5 { fill: var(--c5); }
+.plot .k3 { fill: var(--c3); }
 @media print { body { max-width: none; } .fault { break-inside: avoid; } }
 """

@@ -5,7 +5,7 @@ from checks.token_context import side_of
 from collector.terminal_text import terminal_safe
 from console.format import number_text
 
-NAME_CHARS = 60
+NAME_CHARS = 120
 """Longest name of a session or a group that is written out."""
 
 
@@ -40,7 +40,9 @@ def fault_words(finding: Finding, evidence: Evidence) -> list[str]:
         words.append(number_text(evidence.value))
     if evidence.text:
         words.append(terminal_safe(evidence.text))
-    words += [f"{terminal_safe(name)} {_detail(value)}" for name, value in evidence.detail.items() if name != "side"]
+    words += [
+        f"{terminal_safe(name)} {_detail(name, value)}" for name, value in evidence.detail.items() if name != "side"
+    ]
     return words
 
 
@@ -65,5 +67,8 @@ def _name(text: str) -> str:
     return safe if len(safe) <= NAME_CHARS else f"{safe[: NAME_CHARS - 1]}…"
 
 
-def _detail(value: int | float | str | None) -> str:
-    return terminal_safe(value) if isinstance(value, str) else number_text(value)
+def _detail(name: str, value: int | float | str | None) -> str:
+    """A number with separators, unless it is a name of something."""
+    if isinstance(value, str):
+        return terminal_safe(value)
+    return str(value) if name.endswith("id") and isinstance(value, int) else number_text(value)

@@ -13,6 +13,10 @@ WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 28, 44
 MOST_POINTS = 1500
 """Points of one series that are drawn; of more, each stretch keeps its lowest and its highest."""
+MOST_CURVES = 4
+TITLE_CHARS = 16
+LETTER = 6.5
+"""Pixels of a letter, about."""
 HOVER_POINTS = 400
 """Points up to which each says its numbers when it is pointed at."""
 
@@ -32,12 +36,15 @@ class _Scale(NamedTuple):
 
 
 def plots(series: Sequence[Series]) -> list[str]:
-    """One SVG for each histogram, and one for the curves that share their axes."""
+    """One SVG for each histogram, and one for up to `MOST_CURVES` curves that share their axes."""
     together: dict[tuple[str, ...], list[Series]] = {}
     for index, each in enumerate(series):
         alone = (str(index),) if each.kind == "bars" else ()
         together.setdefault((each.kind, each.x_label, each.y_label, *alone), []).append(each)
-    return [svg for group in together.values() if (svg := _plot(group))]
+    groups = [
+        group[start : start + MOST_CURVES] for group in together.values() for start in range(0, len(group), MOST_CURVES)
+    ]
+    return [svg for group in groups if (svg := _plot(group))]
 
 
 def _plot(group: Sequence[Series]) -> str:
@@ -49,15 +56,22 @@ def _plot(group: Sequence[Series]) -> str:
     bars = group[0].kind == "bars"
     half = _bar_width(curves[0][1]) / 2 if bars else 0.0
     x = _scale([x - half for x, _ in seen] + [x + half for x, _ in seen], LEFT, WIDTH - RIGHT)
-    y = _scale([y for _, y in seen] + ([0.0] if bars else []), HEIGHT - BOTTOM, TOP)
+    y = _scale([y for _, y in seen] + ([0.0] if bars else []), HEIGHT - BOTTOM, TOP, room=0.0 if bars else 0.05)
     drawn = [_draw(each, points, x, y, half, index) for index, (each, points) in enumerate(curves)]
-    title = escape(terminal_safe(", ".join(each.name for each in group)))
-    about = escape(terminal_safe(f"{group[0].y_label} over {group[0].x_label}"))
+    about = f"{group[0].y_label} over {group[0].x_label}"
+    title = group[0].name if len(group) == 1 else group[0].y_label
+    label = escape(terminal_safe(f"{', '.join(each.name for each in group)}: {about}"))
     return (
-        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}: {about}">'
-        f'<text class="title" x="{LEFT}" y="16">{title}</text>'
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
+        f'<text class="title" x="{LEFT}" y="16">{_cut(title, 60 if len(group) == 1 else TITLE_CHARS)}</text>'
         f"{_axes(group[0], x, y)}{''.join(drawn)}{_legend(group)}</svg>"
     )
+
+
+def _cut(text: str, chars: int) -> str:
+    """Escaped, and no longer than there is room for."""
+    safe = terminal_safe(text)
+    return escape(safe if len(safe) <= chars else f"{safe[: chars - 1]}…")
 
 
 def _points(series: Series) -> list[Point]:
@@ -92,16 +106,16 @@ def _bar_width(points: list[Point]) -> float:
     return min((after - before for before, after in pairwise(xs)), default=1.0)
 
 
-def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
+def _scale(values: Sequence[float], start: float, end: float, *, room: float = 0.0) -> _Scale:
+    """From the least to the greatest value, with some room on both sides."""
     low, high = min(values), max(values)
-    if low == high:
-        pad = abs(low) * 0.1 or 1.0
-        low, high = low - pad, high + pad
+    pad = (high - low) * room if high > low else abs(low) * 0.1 or 1.0
+    low, high = low - pad, high + pad
     return _Scale(low, high, start, end)
 
 
 def _draw(series: Series, points: list[Point], x: _Scale, y: _Scale, half: float, index: int) -> str:
-    colour = f"c{index % 6}"
+    colour = f"c{index}"
     known = [(at, value) for at, value in points if value is not None]
     if series.kind == "bars":
         return "".join(_bar(at, value, x, y, half, colour) for at, value in known)
@@ -147,7 +161,7 @@ def _axes(series: Series, x: _Scale, y: _Scale) -> str:
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}"/>')
         parts.append(f'<text class="num" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_number(value)}</text>')
     parts.append(f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - RIGHT}" y2="{floor}"/>')
-    x_label, y_label = escape(terminal_safe(series.x_label)), escape(terminal_safe(series.y_label))
+    x_label, y_label = _cut(series.x_label, 80), _cut(series.y_label, 30)
     middle = (TOP + floor) / 2
     parts.append(
         f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{x_label}</text>'
@@ -169,12 +183,13 @@ def _legend(group: Sequence[Series]) -> str:
     """Names beside their colours, where there is more than one."""
     if len(group) < 2:
         return ""
+    room = (WIDTH - RIGHT - LEFT) / LETTER - TITLE_CHARS
     parts: list[str] = []
     at = float(WIDTH - RIGHT)
     for index, each in reversed(list(enumerate(group))):
-        name = escape(terminal_safe(each.name))
-        parts.append(f'<text class="key k{index % 6}" x="{at:.0f}" y="16" text-anchor="end">{name} ●</text>')
-        at -= 8.0 * (len(each.name) + 3)
+        name = terminal_safe(each.name)[: int(room / len(group)) - 3]
+        parts.append(f'<text class="key k{index}" x="{at:.0f}" y="16" text-anchor="end">{escape(name)} ●</text>')
+        at -= LETTER * (len(name) + 3)
     return "".join(parts)
 
 

@@ -20,7 +20,9 @@ from console.format import number_text
 NARROWEST = 60
 """Least columns that are filled; a narrower terminal breaks lines by itself."""
 WIDE = 110
-"""Columns from which a finding's summary stands beside its numbers instead of below them."""
+"""Columns from which a finding's summary stands in the table, and not only with its faults."""
+MEDIUM = 80
+"""Columns from which its thresholds do."""
 TEXT_CHARS = 400
 """Longest remark on one fault."""
 BREAKDOWN_ROWS = 12
@@ -93,15 +95,13 @@ def _header(report: Report) -> RenderableType:
 
 
 def _summary(report: Report, width: int) -> RenderableType:
-    """One row a check; the summary below the numbers where there is no room beside them."""
-    wide = width >= WIDE
+    """One row a check, as many columns as there is room for."""
+    names = ["status", "check", "value"]
+    names += [*(["threshold"] if width >= MEDIUM else []), *(["what was found"] if width >= WIDE else [])]
     table = Table(box=None, show_header=True, header_style="bold", padding=(0, 2, 0, 0), expand=True)
-    table.add_column("status", no_wrap=True)
-    table.add_column("check", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("threshold", overflow="fold", ratio=None if wide else 1)
-    if wide:
-        table.add_column("what was found", overflow="fold", ratio=1)
+    for name in names:
+        short = name in ("status", "check")
+        table.add_column(name, no_wrap=short, overflow="fold", ratio=1 if name == names[-1] else None)
     rows: list[RenderableType] = []
     for finding in worst_first(report.findings):
         sign = SIGNS[finding.status]
@@ -111,9 +111,9 @@ def _summary(report: Report, width: int) -> RenderableType:
             Text(finding.check),
             Text(number_text(finding.value, finding.unit) if known else ""),
             Text(threshold_text(finding) if known else ""),
+            Text(terminal_safe(finding.summary) if known else "could not be checked, see below"),
         ]
-        said = Text(terminal_safe(finding.summary) if known else "could not be checked, see below")
-        table.add_row(*cells, *([said] if wide else []))
+        table.add_row(*cells[: len(names)])
     rows.append(table)
     rows.append(Text(f"\n{tally(report.findings)}"))
     return Group(*rows)
@@ -123,6 +123,9 @@ def _finding(finding: Finding, exhibits: Sequence[Exhibit], width: int) -> Rende
     sign = SIGNS[finding.status]
     head = Text.assemble((f"{sign.symbol} {sign.word}  {finding.check}", sign.style), f": {_short(finding.summary)}")
     parts: list[RenderableType] = [head]
+    thresholds = threshold_text(finding)
+    if thresholds and width < MEDIUM:
+        parts.append(Text(f"    {number_text(finding.value, finding.unit)}; thresholds: {thresholds}"))
     if finding.breakdown:
         parts.append(Padding(_breakdown(finding, width - 4), (0, 0, 0, 4)))
     for exhibit in exhibits:

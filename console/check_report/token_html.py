@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from console.check_report.token_text import columns_of, number_of
+from console.check_report.token_text import columns_of, nearest, number_of
 from console.check_report.token_view import Difference, Sampled, Token, TokenView
 
 
@@ -11,7 +11,7 @@ def tokens_html(view: TokenView) -> str:
     """Empty where there is nothing to show. Token text in a view is free of control characters already."""
     if view.difference is not None:
         return _diff(view.difference)
-    return _table(view.sampled, view.skipped, view.beyond) if view.sampled else ""
+    return _table(view.sampled, view.length) if view.sampled else ""
 
 
 def _diff(difference: Difference) -> str:
@@ -34,17 +34,15 @@ def _token(token: Token) -> str:
     return f'<span class="t" title="token {token.number}">{text}<small>{token.id}</small></span>'
 
 
-def _table(rows: Sequence[Sampled], skipped: int, beyond: int) -> str:
+def _table(sampled: Sequence[Sampled], length: int) -> str:
+    rows = nearest(sampled)
     names = columns_of(rows)
     has_text = any(row.token.text is not None for row in rows)
-    heads = ["", "index", "id", *names, *(["token"] if has_text else [])]
+    heads = ["", f"index, of {length:,}", "id", *names, *(["token"] if has_text else [])]
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(_row(row, names, has_text) for row in rows)
-    before = f'<p class="faint">{skipped:,} tokens before</p>' if skipped else ""
-    after = f'<p class="faint">{beyond:,} tokens after</p>' if beyond else ""
     return (
-        f'{before}<div class="scroll"><table class="tokens"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>{after}"
+        f'<div class="scroll"><table class="tokens"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 

@@ -58,8 +58,7 @@ def _fitting(tokens: Sequence[Token], width: int, *, from_end: bool) -> int:
 
 def _table(view: TokenView) -> Table:
     """A row a token, its numbers where there are any, the fault marked by an arrow."""
-    at = next((index for index, row in enumerate(view.sampled) if row.at_fault), len(view.sampled) - 1)
-    rows = view.sampled[max(0, at - NEAR) : at + NEAR + 1]
+    rows = nearest(view.sampled)
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("", "index", "id"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -75,6 +74,12 @@ def _table(view: TokenView) -> Table:
         cells += [f'"{row.token.text or ""}"'] if has_text else []
         table.add_row(*(Text(cell) for cell in cells), style="bold" if row.at_fault else "")
     return table
+
+
+def nearest(rows: Sequence[Sampled]) -> Sequence[Sampled]:
+    """The tokens nearest to the fault; the last ones where the fault is behind the end."""
+    at = next((index for index, row in enumerate(rows) if row.at_fault), len(rows) - 1)
+    return rows[max(0, at - NEAR) : at + NEAR + 1]
 
 
 def columns_of(rows: Sequence[Sampled]) -> list[str]:

@@ -9,6 +9,9 @@ from checks.token_context import Piece, Shown, TokenContext
 from collector.rendering.template import RenderError
 from collector.terminal_text import terminal_safe
 
+LONGEST_CHARACTER = 4
+"""Most tokens that one character takes: its bytes in UTF-8."""
+
 
 class Token(NamedTuple):
     """One token of a piece."""
@@ -45,10 +48,8 @@ class TokenView(NamedTuple):
 
     difference: Difference | None = None
     sampled: Sequence[Sampled] = ()
-    skipped: int = 0
-    """Tokens of the sequence before the first shown."""
-    beyond: int = 0
-    """Tokens after the last shown."""
+    length: int = 0
+    """Tokens of the whole sequence."""
 
 
 def token_view(shown: Shown, context: TokenContext, tools: Tools, *, around: int) -> TokenView:
@@ -70,9 +71,7 @@ def token_view(shown: Shown, context: TokenContext, tools: Tools, *, around: int
         for token in _tokens(piece, tools)
         if first <= token.number <= last
     ]
-    if not rows:
-        return TokenView()
-    return TokenView(None, rows, rows[0].token.number, piece.length - rows[-1].token.number - 1)
+    return TokenView(None, rows, piece.length)
 
 
 class _Other(NamedTuple):
@@ -143,18 +142,32 @@ def _ended(about: str, length: int, at: int) -> str:
 
 
 def _tokens(piece: Piece, tools: Tools) -> list[Token]:
-    return [
-        Token(piece.start + index, token_id, token_text(token_id, tools)) for index, token_id in enumerate(piece.ids)
-    ]
+    texts = token_texts(piece.ids, tools)
+    return [Token(piece.start + at, *each) for at, each in enumerate(zip(piece.ids, texts, strict=True))]
 
 
-def token_text(token_id: int, tools: Tools) -> str | None:
-    """How a token reads, control characters spelled out; None without a tokenizer."""
+def token_texts(ids: Sequence[int], tools: Tools) -> list[str | None]:
+    """How each token reads, control characters spelled out; None without a tokenizer.
+
+    A character of several tokens stands with the last of them, as far as `LONGEST_CHARACTER` tokens reach.
+    """
     if tools.tokenizer is None:
-        return None
-    if not 0 <= token_id < 2**32:
-        return "(no such token)"
-    return terminal_safe(tools.tokenizer.text_of(token_id))
+        return [None] * len(ids)
+    texts: list[str | None] = []
+    begun: list[int] = []
+    for at, token_id in enumerate(ids):
+        if not 0 <= token_id < 2**32:
+            begun = []
+            texts.append("(no such token)")
+            continue
+        begun.append(token_id)
+        text = tools.tokenizer.decode(begun) if len(begun) > 1 else tools.tokenizer.text_of(token_id)
+        if text.endswith("\ufffd") and len(begun) < LONGEST_CHARACTER and at + 1 < len(ids):
+            texts.append("")
+        else:
+            texts.append(terminal_safe(text))
+            begun = []
+    return texts
 
 
 def _at(values: tuple[float | None, ...], index: int) -> float | None:

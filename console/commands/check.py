@@ -94,9 +94,10 @@ def _check_once(args: argparse.Namespace, setup: Setup) -> int:
         written = _rendered(args, report, log, setup.tools)
     except BrokenPipeError:
         raise
-    except OSError as error:
-        name = error.filename or args.path
-        raise UserError(f"{name} cannot be read: {error.strerror or error}; give a log that you may read") from error
+    except (OSError, EOFError) as error:
+        name = getattr(error, "filename", None) or args.path
+        said = getattr(error, "strerror", None) or error
+        raise UserError(f"{name} cannot be read: {said}; give a whole log that you may read") from error
     for line in setup.said:
         print(line, file=sys.stderr)
     _write(written, args.output, report)
@@ -165,7 +166,9 @@ def _rendered(args: argparse.Namespace, report: "Report", log: "Log", tools: "To
 def _write(written: bytes, output: Path | None, report: "Report") -> None:
     """The report alone on stdout; or into a file, and then one line on stdout that says so."""
     if output is None:
-        sys.stdout.buffer.write(written)
+        left = memoryview(written)
+        while left:  # an unbuffered stdout may take a part only
+            left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.buffer.flush()
         return
     from console.check_report.statuses import tally

@@ -1,0 +1,144 @@
+"""The text report: worst first, faults with their tokens, safe on any terminal of 60 columns or more."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from checks.finding import Evidence, Finding
+from checks.log import Source
+from checks.report import Counts, Report
+from console.check_report.text import render_text
+from tests.console.check_report.conftest import Exhibits
+from tests.console.check_report.made_report import HOSTILE, report
+
+Shown = Callable[[Report], Exhibits]
+
+
+def rendered(
+    shown: Shown, *, width: int = 120, text: str = "plain", colour: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The made report as text."""
+    made = report(text)
+    return render_text(made, shown(made), width=width, colour=colour, encoding=encoding)
+
+
+def of(*findings: Finding) -> Report:
+    """A report of these findings."""
+    source = Source(path="log.jsonl", format="native", reason="native: lines")
+    return Report(source=source, counts=Counts(turns=1, sessions=1, tokens=1234), findings=findings)
+
+
+def test_the_table_is_worst_first_with_a_word_and_a_sign_for_each_status(shown: Shown) -> None:
+    rows = re.findall(r"^(\S) (FAIL|WARN|info|no data|ok) +([a-z-]+)  ", rendered(shown), re.MULTILINE)
+    assert [f"{sign} {word}" for sign, word, _ in rows] == [
+        *["✗ FAIL"] * 5,
+        *["! WARN"] * 4,
+        *["i info"] * 2,
+        *["? no data"] * 5,
+        *["✓ ok"] * 3,
+    ]
+    assert len({name for _, _, name in rows}) == 19
+
+
+def test_the_header_says_what_was_read_and_what_was_not(shown: Shown) -> None:
+    assert rendered(shown).splitlines()[:8] == [
+        "runs/plain: native, 2 files",
+        "2 turns, 1 session, 159 tokens",
+        "recognised by native: lines with plain",
+        "25 pieces could not be read:",
+        "  plain:0: not JSON: plain",
+        "  plain:1: not JSON: plain",
+        "  plain:2: not JSON: plain",
+        "  … and 22 more",
+    ]
+
+
+def test_a_break_is_a_small_diff_with_ids_and_text(shown: Shown) -> None:
+    text = rendered(shown)
+    start = text.index("session s · turn 2 · continues turn 1 · prompt token 35 · reasoning_stripped")
+    assert text[start:].splitlines()[:8] == [
+        "session s · turn 2 · continues turn 1 · prompt token 35 · reasoning_stripped · previous_id 259  [log.jsonl:2]",
+        "             23   10 257 97 115 115 105 115 116 97 110 116 10",
+        '                  "\\n<|im_start|>assistant\\n"',
+        "      - turn 1 as it went on",
+        "      -      35   259 10 49 55 32 112 108 117 115 32 50 53",
+        '      -           "<think>\\n17 plus 25"',
+        "      + turn 2 as sent",
+        "      +      35   84 104 101 32 115 117 109 32 105 115 32 52",
+    ]
+
+
+def test_a_token_at_fault_is_marked_and_has_its_weight(shown: Shown) -> None:
+    # exp(-5.25 - -0.25) = exp(-5) = 0.0067379
+    assert '      >      8  111  -0.2500     -5.2500  0.00674  "o"' in rendered(shown).splitlines()
+
+
+def test_the_first_faults_are_shown_and_the_others_counted(shown: Shown) -> None:
+    text = rendered(shown)
+    assert text.count("mismatch_at_equal_version · -5") == 3
+    assert "… and 12 more (--format json lists the first 12)" in text
+    many = of(Finding(check="c", status="warn", summary="", evidence=(Evidence(step=1),) * 9))
+    assert "… and 6 more (--format json lists all)" in render_text(many, shown(many), width=80, colour=False)
+
+
+def test_what_could_not_be_checked_says_what_is_missing_and_how_to_record_it(shown: Shown) -> None:
+    no_data = Finding(
+        check="staleness",
+        status="no_data",
+        summary="no versions",
+        missing=("turns.weight_versions", "turns.trainer_step"),
+        check_next=("run the trainer with --dump-details",),
+    )
+    made = of(no_data)
+    assert (
+        "\nCould not be checked\n? staleness: no versions\n    missing: turns.weight_versions, turns.trainer_step\n"
+        "    run the trainer with --dump-details\n"
+    ) in render_text(made, {}, width=80, colour=False)
+
+
+def test_the_end_says_what_to_look_at_next_worst_first(shown: Shown) -> None:
+    end = rendered(shown).partition("What to look at next\n")[2].splitlines()
+    assert end[:2] == ["1. importance-weight: temperature; dtype plain", "2. prefix-break: the chat template"]
+    assert end[-1].startswith("roundhouse explain importance-weight ")
+    well = of(Finding(check="c", status="ok", summary="fine", value=0))
+    assert render_text(well, {}, width=80, colour=False).endswith("\nNothing to look at next.\n")
+
+
+@pytest.mark.parametrize("width", [60, 79, 80, 100, 120, 200])
+@pytest.mark.parametrize("text", ["plain", HOSTILE], ids=["plain", "hostile"])
+def test_no_line_is_longer_than_the_terminal_and_no_check_is_lost(shown: Shown, width: int, text: str) -> None:
+    lines = rendered(shown, width=width, text=text).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(any(name in line for line in lines) for name in ("retokenization-drift", "warn 0.01, fail 0.1"))
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_text_of_models_reaches_no_terminal_as_it_is(shown: Shown, colour: bool) -> None:
+    text = rendered(shown, text=HOSTILE, colour=colour)
+    own = re.sub(r"\x1b\[[0-9;]*m", "", text) if colour else text
+    assert all(letter.isprintable() or letter == "\n" for letter in own)
+    assert "\\x1b[31mred" in own
+    assert "\\u202eevil" in own
+    if colour:
+        assert text != own
+        assert set(re.findall(r"\x1b\[[0-9;]*m", text)) <= {
+            f"\x1b[{code}m" for code in ("0", "1", "2", "31", "32", "33", "36", "1;31")
+        }
+
+
+def test_markup_of_the_drawing_library_is_text(shown: Shown) -> None:
+    made = of(Finding(check="c", status="warn", summary="[bold red]x[/] :smile: [link=http://x]y[/link]"))
+    assert "[bold red]x[/] :smile: [link=http://x]y[/link]" in render_text(made, {}, width=120, colour=True)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_an_output_without_our_signs_gets_others(shown: Shown, encoding: str) -> None:
+    text = rendered(shown, encoding=encoding, text="naïve ☃")
+    text.encode(encoding)
+    assert "x FAIL  prefix-break" in text
+    assert "\\u2603" in text
+
+
+def test_a_report_without_checks_says_so() -> None:
+    assert "No check was run." in render_text(of(), {}, width=80, colour=False)

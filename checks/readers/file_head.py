@@ -4,6 +4,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from checks.readers.lines import decode_json, open_plain
+
 HEAD_BYTES = 256 * 1024
 
 
@@ -18,8 +20,6 @@ class FileHead:
     @classmethod
     def of(cls, path: Path) -> "FileHead":
         """Reads the start; of a .zst or .gz file, the start of what is compressed."""
-        from checks.readers.lines import open_plain
-
         with open_plain(path) as file:
             return cls(path, path.stat().st_size, file.read(HEAD_BYTES))
 
@@ -27,8 +27,6 @@ class FileHead:
     # Any: a JSON value of unknown shape.
     def first_json(self) -> Any:
         """The first JSON value: the first line that is one, else the whole file if it is small and JSON; else None."""
-        from checks.readers.lines import decode_json
-
         for line in self.start.removeprefix(b"\xef\xbb\xbf").splitlines()[:5]:
             if line.strip():
                 try:

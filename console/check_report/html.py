@@ -8,7 +8,7 @@ from checks.report import Report
 from collector.terminal_text import terminal_safe
 from console.check_report.exhibits import Exhibit, faulty
 from console.check_report.page_style import STYLE
-from console.check_report.places import fault_words, omitted_text, place_words, threshold_text
+from console.check_report.places import columns_with_values, fault_words, omitted_text, place_words, threshold_text
 from console.check_report.plot import plots
 from console.check_report.statuses import SIGNS, tally, worst_first
 from console.check_report.token_html import tokens_html
@@ -102,7 +102,7 @@ def _finding(finding: Finding, exhibits: Sequence[Exhibit]) -> str:
 
 
 def _fault(finding: Finding, exhibit: Exhibit) -> str:
-    words = [*place_words(finding.check, exhibit.evidence), *fault_words(finding, exhibit.evidence)]
+    words = [*place_words(finding.check, exhibit.evidence), *fault_words(finding, exhibit.evidence, detail=True)]
     place = f' <span class="faint">[{_text(exhibit.place)}]</span>' if exhibit.place else ""
     line = " · ".join(f"<bdi>{_text(word)}</bdi>" for word in words)
     status = exhibit.evidence.status or finding.status
@@ -112,7 +112,7 @@ def _fault(finding: Finding, exhibit: Exhibit) -> str:
 def _breakdown(finding: Finding) -> str:
     if not finding.breakdown:
         return ""
-    names = list(finding.breakdown[0])
+    names = columns_with_values(finding)
     rows = [[_text(_cell(row.get(name))) for name in names] for row in finding.breakdown]
     return _table([_text(name) for name in names], rows, numbers=True)
 

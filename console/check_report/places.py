@@ -29,20 +29,22 @@ def place_words(check: str, evidence: Evidence) -> list[str]:
     return words
 
 
-def fault_words(finding: Finding, evidence: Evidence) -> list[str]:
-    """Kind, gravity, number and remark of one fault; text from the log is escaped."""
+def fault_words(finding: Finding, evidence: Evidence, *, detail: bool = False) -> list[str]:
+    """Kind, gravity, number and remark of one fault, each said once; text from the log is escaped.
+
+    Where there is no remark, or `detail` asks for it, the further numbers too.
+    """
     words = [terminal_safe(evidence.kind)] if evidence.kind else []
     if evidence.status is not None and evidence.status != finding.status:
         words.append(evidence.status)
-    if evidence.value is not None and evidence.text is None:
-        words.append(number_text(evidence.value, finding.unit))
-    elif evidence.value is not None:
-        words.append(number_text(evidence.value))
-    if evidence.text:
-        words.append(terminal_safe(evidence.text))
-    words += [
-        f"{terminal_safe(name)} {_detail(name, value)}" for name, value in evidence.detail.items() if name != "side"
-    ]
+    text = terminal_safe(evidence.text or "")
+    if evidence.value is not None:
+        value = number_text(evidence.value, "" if text else finding.unit)
+        words += [value] if value not in text else []
+    words += [text] if text else []
+    if detail or not text:
+        shown = {name: value for name, value in evidence.detail.items() if name != "side" and value is not None}
+        words += [f"{terminal_safe(name)} {_detail(name, value)}" for name, value in shown.items()]
     return words
 
 
@@ -53,6 +55,12 @@ def threshold_text(finding: Finding) -> str:
     pairs = (("warn", finding.threshold.warn), ("fail", finding.threshold.fail))
     unit = "share" if finding.unit.startswith("share") else ""
     return ", ".join(f"{name} {number_text(value, unit)}" for name, value in pairs if value is not None)
+
+
+def columns_with_values(finding: Finding) -> list[str]:
+    """The columns of the breakdown that are not empty throughout."""
+    names = finding.breakdown[0] if finding.breakdown else {}
+    return [name for name in names if any(row.get(name) is not None for row in finding.breakdown)]
 
 
 def omitted_text(finding: Finding, shown: int) -> str:

@@ -12,7 +12,7 @@ from checks.finding import Finding
 from checks.report import Report
 from collector.terminal_text import terminal_safe
 from console.check_report.exhibits import Exhibit, faulty
-from console.check_report.places import fault_words, omitted_text, place_words, threshold_text
+from console.check_report.places import columns_with_values, fault_words, omitted_text, place_words, threshold_text
 from console.check_report.statuses import ASCII, SIGNS, tally, worst_first
 from console.check_report.token_text import token_lines
 from console.format import number_text
@@ -23,6 +23,8 @@ WIDE = 110
 """Columns from which a finding's summary stands in the table, and not only with its faults."""
 MEDIUM = 80
 """Columns from which its thresholds do."""
+VALUE_COLUMNS = 24
+"""Most columns of a value with its unit, before it is broken."""
 TEXT_CHARS = 400
 """Longest remark on one fault."""
 BREAKDOWN_ROWS = 12
@@ -101,7 +103,8 @@ def _summary(report: Report, width: int) -> RenderableType:
     table = Table(box=None, show_header=True, header_style="bold", padding=(0, 2, 0, 0), expand=True)
     for name in names:
         short = name in ("status", "check")
-        table.add_column(name, no_wrap=short, overflow="fold", ratio=1 if name == names[-1] else None)
+        widest = VALUE_COLUMNS if name == "value" and name != names[-1] else None
+        table.add_column(name, no_wrap=short, overflow="fold", max_width=widest, ratio=1 if name == names[-1] else None)
     rows: list[RenderableType] = []
     for finding in worst_first(report.findings):
         sign = SIGNS[finding.status]
@@ -146,7 +149,7 @@ def _exhibit(finding: Finding, exhibit: Exhibit, width: int) -> RenderableType:
 
 def _breakdown(finding: Finding, width: int) -> RenderableType:
     """The numbers by part, as many columns as there is room for."""
-    names = list(finding.breakdown[0])
+    names = columns_with_values(finding)
     rows = [[_cell(row.get(name)) for name in names] for row in finding.breakdown[:BREAKDOWN_ROWS]]
     widths = [max(len(name), *(len(row[at]) for row in rows)) + 2 for at, name in enumerate(names)]
     fitting = sum(sum(widths[: end + 1]) <= width for end in range(len(names))) or 1

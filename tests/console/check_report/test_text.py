@@ -142,3 +142,23 @@ def test_an_output_without_our_signs_gets_others(shown: Shown, encoding: str) ->
 
 def test_a_report_without_checks_says_so() -> None:
     assert "No check was run." in render_text(of(), {}, width=80, colour=False)
+
+
+def test_a_column_without_a_value_is_left_out_and_zero_is_a_value() -> None:
+    rows = ({"adapter": None, "lag": 0, "w": 1.5}, {"adapter": None, "lag": 0, "w": None})
+    text = render_text(of(Finding(check="c", status="warn", summary="", breakdown=rows)), {}, width=80, colour=False)
+    assert "\n    lag    w\n      0  1.5\n      0\n" in text
+
+
+def test_a_number_is_said_once_and_further_numbers_stand_for_a_missing_remark(shown: Shown) -> None:
+    def line(**fields: object) -> str:
+        made = of(Finding(check="c", status="warn", summary="", unit="s", evidence=(Evidence(step=4, **fields),)))  # type: ignore[arg-type]
+        [found] = re.findall(r"^    (step 4.*)$", render_text(made, shown(made), width=80, colour=False), re.MULTILINE)
+        return str(found)
+
+    assert line(value=30.0, text="stood still 30 s", detail={"to_s": 60}) == "step 4 · stood still 30 s"
+    assert line(value=2.0, text="cut") == "step 4 · 2 · cut"
+    assert line(value=30.0, detail={"to_s": 1234, "token_id": 1234, "none": None}) == (
+        "step 4 · 30 s · to_s 1,234 · token_id 1234"
+    )
+    assert line(kind="stale", status="info") == "step 4 · stale · info"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.glossary import METRICS, SIGNALS
+from checks.glossary import METRICS, SIGNALS, spelled
 from checks.suite import CHECKS
 from console.cli import main
 
@@ -46,7 +46,7 @@ def test_signals_and_metrics_lead_to_the_check_that_reports_them(capsys: Capture
     registered = {check.name for check in CHECKS}
     for name, word in [*SIGNALS.items(), *METRICS.items()]:
         if word.check in registered:
-            assert f"reported by {word.check}" in said(capsys, name) or word.check == name.lower()
+            assert f"reported by {word.check}" in said(capsys, name) or word.check == spelled(name)
 
 
 @pytest.mark.parametrize(

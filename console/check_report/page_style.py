@@ -21,8 +21,8 @@ a { color: inherit; }
 table { border-collapse: collapse; margin: 8px 0; }
 th, td { text-align: left; vertical-align: top; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); }
 th { color: var(--faint); font-weight: 600; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 td, li, p { overflow-wrap: anywhere; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
 .findings { width: 100%; }
 .findings td:nth-child(-n+2) { white-space: nowrap; }
 .status { font-weight: 600; }

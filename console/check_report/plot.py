@@ -1,6 +1,7 @@
 """Series as SVG: lines, points or bars with axes, drawn without a script."""
 
 import math
+import os
 from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
@@ -14,7 +15,8 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 28, 44
 MOST_POINTS = 1500
 """Points of one series that are drawn; of more, each stretch keeps its lowest and its highest."""
 MOST_CURVES = 4
-TITLE_CHARS = 16
+TITLE_CHARS, WIDE_TITLE_CHARS = 24, 60
+"""Room for the title beside a legend, and alone."""
 LETTER = 6.5
 """Pixels of a letter, about."""
 HOVER_POINTS = 400
@@ -59,12 +61,12 @@ def _plot(group: Sequence[Series]) -> str:
     y = _scale([y for _, y in seen] + ([0.0] if bars else []), HEIGHT - BOTTOM, TOP, room=0.0 if bars else 0.05)
     drawn = [_draw(each, points, x, y, half, index) for index, (each, points) in enumerate(curves)]
     about = f"{group[0].y_label} over {group[0].x_label}"
-    title = group[0].name if len(group) == 1 else group[0].y_label
+    names, title = _told_apart(group)
     label = escape(terminal_safe(f"{', '.join(each.name for each in group)}: {about}"))
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
-        f'<text class="title" x="{LEFT}" y="16">{_cut(title, 60 if len(group) == 1 else TITLE_CHARS)}</text>'
-        f"{_axes(group[0], x, y)}{''.join(drawn)}{_legend(group)}</svg>"
+        f'<text class="title" x="{LEFT}" y="16">{_cut(title, TITLE_CHARS if names else WIDE_TITLE_CHARS)}</text>'
+        f"{_axes(group[0], x, y)}{''.join(drawn)}{_legend(names)}</svg>"
     )
 
 
@@ -179,15 +181,23 @@ def _ticks(scale: _Scale) -> list[float]:
     return [step * count for count in range(first, math.floor(scale.high / step) + 1)]
 
 
-def _legend(group: Sequence[Series]) -> str:
-    """Names beside their colours, where there is more than one."""
-    if len(group) < 2:
-        return ""
+def _told_apart(group: Sequence[Series]) -> tuple[list[str], str]:
+    """What names the curves in a legend, empty for a single one, and the title: what their names begin with."""
+    names = [each.name for each in group]
+    if len(names) < 2:
+        return [], names[0]
+    shared = os.path.commonprefix(names)
+    shared = shared[: max(shared.rfind(end) for end in " ,:") + 1]
+    return [name.removeprefix(shared) for name in names], shared.rstrip(" ,:") or group[0].y_label
+
+
+def _legend(names: Sequence[str]) -> str:
+    """Names beside their colours."""
     room = (WIDTH - RIGHT - LEFT) / LETTER - TITLE_CHARS
     parts: list[str] = []
     at = float(WIDTH - RIGHT)
-    for index, each in reversed(list(enumerate(group))):
-        name = terminal_safe(each.name)[: int(room / len(group)) - 3]
+    for index, each in reversed(list(enumerate(names))):
+        name = terminal_safe(each)[: int(room / len(names)) - 3]
         parts.append(f'<text class="key k{index}" x="{at:.0f}" y="16" text-anchor="end">{escape(name)} ●</text>')
         at -= LETTER * (len(name) + 3)
     return "".join(parts)

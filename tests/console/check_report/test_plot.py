@@ -77,6 +77,13 @@ def test_curves_with_the_same_axes_share_a_plot_and_a_legend() -> None:
     assert len(plots([*pair, series([1, 2], "bars"), series([1, 2], "bars"), *pair * 2])) == 4
 
 
+def test_a_legend_tells_curves_apart_by_what_differs_in_their_names() -> None:
+    names = [f"log w by position, {which}" for which in ("mean", "min", "max")]
+    [svg] = plots([series([0, 1], name=name) for name in names])
+    assert '<text class="title" x="64" y="16">log w by position</text>' in svg
+    assert [part.rpartition(">")[2] for part in svg.split(" ●</text>")[:-1]] == ["max", "min", "mean"]
+
+
 def test_one_point_and_equal_values_are_drawn_and_nothing_is_not() -> None:
     for one in (series([3.0], "points"), series([2.0, 2.0, 2.0]), series([0.0], "bars"), series([1e-300, 2e-300])):
         [svg] = plots([one])

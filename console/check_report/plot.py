@@ -1,10 +1,9 @@
 """Series as SVG: lines, points or bars with axes, drawn without a script."""
 
 import math
-import os
 from collections.abc import Sequence
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from checks.finding import Series
@@ -186,7 +185,8 @@ def _told_apart(group: Sequence[Series]) -> tuple[list[str], str]:
     names = [each.name for each in group]
     if len(names) < 2:
         return [], names[0]
-    shared = os.path.commonprefix(names)
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    shared = "".join(letters[0] for letters in alike)
     shared = shared[: max(shared.rfind(end) for end in " ,:") + 1]
     return [name.removeprefix(shared) for name in names], shared.rstrip(" ,:") or group[0].y_label
 

@@ -1,5 +1,6 @@
 """What the words of a report mean: the kinds of faults, the metrics and the signals, and which check each is of."""
 
+import re
 from typing import NamedTuple
 
 
@@ -128,6 +129,12 @@ ALSO: dict[str, str] = {
 def spelled(name: str) -> str:
     """A name as it is compared: lower case, words joined by hyphens."""
     return "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+
+
+def meanings(name: str) -> list[Word]:
+    """What a kind, a metric or a signal means, in each check that reports it; empty for an unknown name."""
+    known, wanted = words(), spelled(name)
+    return known.get(wanted) or known.get(re.sub(r"^pass(@|-at-)\d+$", "pass-at-k", wanted), [])
 
 
 def words() -> dict[str, list[Word]]:

@@ -159,4 +159,5 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], *, kind: str = "
     head = "".join(f'<th scope="col"{number}>{name}</th>' for name in names)
     body = "".join(f"<tr>{''.join(f'<td{number}>{cell}</td>' for cell in row)}</tr>" for row in rows)
     about = f' class="{kind}"' if kind else ""
-    return f'<div class="scroll" tabindex="0"><table{about}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f"<table{about}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'

@@ -41,7 +41,8 @@ def _table(sampled: Sequence[Sampled], length: int) -> str:
     heads = ["", f"index, of {length:,}", "id", *names, *(["token"] if has_text else [])]
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(_row(row, names, has_text) for row in rows)
-    return f'<div class="scroll" tabindex="0"><table class="tokens"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f'<table class="tokens"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
 def _row(row: Sampled, names: Sequence[str], has_text: bool) -> str:

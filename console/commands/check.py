@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from checks.measure import Tools
     from checks.report import Report
     from checks.suite import Check
+    from console.check_report.exhibits import Exhibit
 
 FORMATS = ("text", "json", "junit", "html")
 FAILING: dict[str, tuple["Status", ...]] = {"warn": ("warn", "fail"), "fail": ("fail",), "never": ()}
@@ -139,21 +140,28 @@ def _rendered(args: argparse.Namespace, report: "Report", log: "Log", tools: "To
         from console.check_report.junit import render_junit
 
         return render_junit(report, failing=FAILING[args.fail_on]).encode()
+    from console.check_progress import CheckProgress
     from console.check_report.exhibits import exhibits
 
+    per_check, around = (HTML_FAULTS, HTML_AROUND) if args.format == "html" else (TEXT_FAULTS, TEXT_AROUND)
+    with CheckProgress(sys.stderr, expected=None) as progress:
+        shown = exhibits(report, log, tools, per_check=per_check, around=around, on_batch=progress.add)
     if args.format == "html":
         from console.check_report.html import render_html
 
-        shown = exhibits(report, log, tools, per_check=HTML_FAULTS, around=HTML_AROUND)
         return render_html(report, shown).encode()
+    return _text(report, shown, to_file=args.output is not None)
+
+
+def _text(report: "Report", shown: "Mapping[str, Sequence[Exhibit]]", *, to_file: bool) -> bytes:
+    """The report as wide as the terminal and in its colours; plain where there is none."""
     from rich.console import Console
 
     from console.check_report.text import render_text
 
-    shown = exhibits(report, log, tools, per_check=TEXT_FAULTS, around=TEXT_AROUND)
     terminal = Console()
-    drawn = terminal.is_terminal and args.output is None
-    encoding = "utf-8" if args.output is not None else sys.stdout.encoding
+    drawn = terminal.is_terminal and not to_file
+    encoding = "utf-8" if to_file else sys.stdout.encoding
     return render_text(
         report,
         shown,

@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import re
 import shutil
 import textwrap
 from typing import TYPE_CHECKING
@@ -57,15 +56,15 @@ def _list(checks: "Mapping[str, Check]") -> str:
 
 def _explained(name: str, checks: "Mapping[str, Check]") -> str:
     """The manual of the check, or of the checks that report the kind, the metric or the signal."""
-    from checks.glossary import spelled, words
+    from checks.glossary import meanings, spelled, words
 
     wanted = spelled(name)
     if wanted in checks:
         return _manual(checks[wanted])
-    known = words()
-    found = [word for word in known.get(re.sub(r"^pass-at-\d+$", "pass-at-k", wanted), []) if word.check in checks]
+    found = [word for word in meanings(name) if word.check in checks]
     if not found:
-        spellings = [*checks, *(each for each, meant in known.items() if any(word.check in checks for word in meant))]
+        known = [each for each, meant in words().items() if any(word.check in checks for word in meant)]
+        spellings = [*checks, *known]
         near = difflib.get_close_matches(wanted, spellings, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "roundhouse explain lists the checks"
         raise UserError(f"no check, kind, metric or signal {name!r}; {hint}")

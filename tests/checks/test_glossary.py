@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.glossary import ALSO, KINDS, METRICS, SIGNALS, spelled, words
+from checks.glossary import ALSO, KINDS, METRICS, SIGNALS, meanings, spelled, words
 from checks.readers.open_log import open_log
 from checks.suite import CHECKS, Check, run
 
@@ -59,3 +59,9 @@ def test_names_are_compared_in_one_spelling(written: str, compared: str) -> None
 
 def test_a_kind_of_two_checks_names_both() -> None:
     assert {word.check for word in words()["base-model-served"]} == {"importance-weight", "served-adapter"}
+
+
+@pytest.mark.parametrize("name", ["pass@8", "pass_at_16", "pass@k", "pass_at_k"])
+def test_any_k_is_the_same_metric(name: str) -> None:
+    assert {word.check for word in meanings(name)} == {"pass-at-k"}
+    assert meanings("pass@") == []

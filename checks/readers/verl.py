@@ -1,0 +1,199 @@
+"""verl: rollouts and validation as lines of text, and the batches that its rollout cache keeps."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checks.readers.file_head import FileHead
+from checks.readers.format import Format, Unit
+from checks.readers.lines import json_objects
+from checks.readers.padded_turns import PaddedRow, padded_turns
+from checks.readers.pickle_values import RefusedPickle, items, number, table, whole
+from checks.readers.tensor_batch import Columns, JaggedRows, columns_of, data_proto
+from checks.readers.text_key import text_key
+from checks.readers.torch_file import load_file
+from checks.readers.unreadable import UnreadableParts
+from checks.rows import EvalRow, Row, TurnRow
+
+_KEYS = {"input", "output", "score", "step"}
+_NUMBER = re.compile(r"(\d+)$")
+_VALIDATION_FOLDER = re.compile(r"(^|[-_.])(val|eval|test|valid|validation)", re.IGNORECASE)
+
+
+def recognise(head: FileHead) -> str | None:
+    """By the keys of a line, or by the class at the start of the pickle."""
+    if head.keys >= _KEYS:
+        return "lines with input, output, score and step, as verl dumps rollouts"
+    if head.is_pickle and b"verl.protocol" in head.start[:512] and b"DataProto" in head.start[:512]:
+        return "a pickled DataProto of verl's rollout cache"
+    if head.is_zip and b"tensordict" in head.start[:4096] and b"global_steps" in head.start:
+        return "a batch of verl's rollout cache"
+    return None
+
+
+def recognise_validation(head: FileHead) -> str | None:
+    """Lines of verl that are validation: by the folder's name, or the scores that only validation adds."""
+    if not head.keys >= _KEYS:
+        return None
+    if _VALIDATION_FOLDER.search(head.path.parent.name):
+        return f"lines with input, output, score and step in a folder {head.path.parent.name!r}"
+    first = table(head.first_json)
+    repeated = "reward" in first and first["reward"] == first["score"]
+    return "lines with input, output, score, step and the score again as reward" if repeated else None
+
+
+def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
+    """The turns of each file."""
+    for path in unit:
+        if path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+            yield from _lines(path, unreadable)
+            continue
+        try:
+            yield from _cached(path, unreadable)
+        except RefusedPickle as error:
+            unreadable.add(path.name, str(error))
+
+
+def _lines(path: Path, unreadable: UnreadableParts) -> Iterator[Row]:
+    """Text only: special tokens and the borders of turns were taken out before the dump."""
+    for line_number, line in json_objects(path, unreadable):
+        place = f"{path.name}:{line_number}"
+        step, prompt, output = whole(line.get("step")), line.get("input"), line.get("output")
+        if step is None or not isinstance(prompt, str) or not isinstance(output, str):
+            unreadable.add(place, "no step, input and output, expected a line of verl's rollouts")
+            continue
+        uid = line.get("uid")
+        group = uid.rsplit("_", 2)[0] if isinstance(uid, str) and uid.count("_") >= 2 else text_key(prompt)
+        yield TurnRow(
+            session_id=f"{step}/{uid if isinstance(uid, str) else line_number}",
+            group_id=f"{step}/{group}",
+            prompt_text=prompt,
+            completion_text=output,
+            reward=number(line.get("score")),
+            trainer_step=step,
+            place=place,
+        )
+
+
+def read_validation(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
+    """The samples of each validation; the same input again is the same task again."""
+    for path in unit:
+        seen: dict[str, int] = {}
+        for line_number, line in json_objects(path, unreadable):
+            step, prompt = whole(line.get("step")), line.get("input")
+            if step is None or not isinstance(prompt, str):
+                unreadable.add(f"{path.name}:{line_number}", "no step and input, expected a line of verl's validation")
+                continue
+            task = text_key(prompt)
+            sample = seen[task] = seen.get(task, -1) + 1
+            suite, accuracy = line.get("data_source"), line.get("acc")
+            yield EvalRow(
+                step=step,
+                suite=suite if isinstance(suite, str) else path.parent.name,
+                task_id=task,
+                sample=sample,
+                score=number(line.get("score")),
+                passed=bool(accuracy) if accuracy in (0, 1, True, False) else None,
+            )
+
+
+def _cached(path: Path, unreadable: UnreadableParts) -> Iterator[Row]:
+    pickled: object = load_file(path)
+    if held := table(pickled):
+        columns, step = columns_of(held.get("tensordict")), whole(held.get("global_steps"))
+        keys = [str(key) for key in items(held.get("keys")) or ()]
+        uids: list[Any] = [key.rsplit("_", 2)[0] for key in keys]
+    else:
+        columns, plain, _ = data_proto(pickled)
+        step, uids, keys = _folder_step(path), plain.get("uid", []), []
+    if "responses" not in columns:
+        # A batch of prompts before generation: nothing was sampled.
+        return
+    yield from batch_turns(path, columns, step, uids, keys, unreadable)
+
+
+# Any: group names as they were pickled.
+def batch_turns(
+    path: Path, columns: Columns, step: int | None, uids: list[Any], keys: list[str], unreadable: UnreadableParts
+) -> Iterator[TurnRow]:
+    """The turns of a batch of prompts and responses."""
+    name = path.parent.name + "/" + path.stem if step is None else str(step)
+    for row in range(len(columns["responses"])):
+        place = f"{path.parent.name}/{path.name}:row {row}"
+        rewards = columns.get("rm_scores")
+        try:
+            yield from padded_turns(
+                _row(columns, row),
+                session_id=f"{name}/{keys[row] if row < len(keys) else row}",
+                group_id=f"{name}/{uids[row]}" if row < len(uids) else None,
+                reward=None if rewards is None else float(np.sum(rewards[row], dtype=np.float64)),
+                trainer_step=step,
+                place=place,
+            )
+        except (RefusedPickle, ValueError) as error:
+            unreadable.add(place, str(error))
+
+
+def _row(columns: Columns, row: int) -> PaddedRow:
+    def of(name: str) -> Any:
+        held = columns.get(name)
+        return held[row] if held is not None and row < len(held) else None
+
+    prompt, response = of("prompts"), of("responses")
+    tokens = of("input_ids") if prompt is None else np.concatenate([prompt, response])
+    if tokens is None:
+        raise RefusedPickle("responses without prompts or input_ids")
+    present = of("attention_mask")
+    if present is None:
+        if not isinstance(columns["responses"], JaggedRows):
+            raise RefusedPickle("no attention_mask, so padding cannot be told from tokens")
+        present = np.ones(tokens.size, dtype=np.int8)
+    mask = of("response_mask")
+    return PaddedRow(
+        tokens=tokens,
+        present=present,
+        mask=present[-response.size :] if mask is None else mask,
+        sampled_logprobs=of("rollout_log_probs"),
+        scores={
+            "trainer_logprobs": of("old_log_probs"),
+            "reference_logprobs": of("ref_log_prob"),
+            "advantages": of("advantages"),
+            "entropies": of("entropys"),
+        },
+    )
+
+
+def _folder_step(path: Path) -> int | None:
+    found = _NUMBER.search(path.parent.name)
+    return int(found[1]) if found else None
+
+
+_ADVICE = {
+    "turns.completion_ids": "verl: skip.rollout.enable=True with skip.rollout.dump_dir=DIR; rollout_data_dir is text",
+    "turns.sampled_logprobs": "verl: actor_rollout_ref.rollout.calculate_log_probs=True with skip.rollout.enable=True",
+    "turns.loss_mask": "verl: skip.rollout.enable=True with skip.rollout.dump_dir=DIR",
+    "turns.trainer_logprobs": "verl dumps none; rollout_corr/* in its metric log: trainer.logger=['file']",
+    "scores.trainer_logprobs": "verl dumps none; rollout_corr/* in its metric log: trainer.logger=['file']",
+    "turns.reward": "verl: trainer.rollout_data_dir=DIR",
+    "evals.score": "verl: trainer.validation_data_dir=DIR with trainer.test_freq",
+    "steps.grad_norm": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
+    "steps.mfu": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
+    "steps.entropy": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
+}
+VERL = Format(
+    name="verl",
+    about="verl's rollouts as lines of text, and the batches of its rollout cache",
+    recognise=recognise,
+    read=read,
+    advice=_ADVICE,
+)
+VERL_VALIDATION = Format(
+    name="verl-validation",
+    about="verl's validation as lines of text: held-out scores",
+    recognise=recognise_validation,
+    read=read_validation,
+    advice=_ADVICE,
+)

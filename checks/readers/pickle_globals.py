@@ -16,7 +16,15 @@ FRAMEWORKS = frozenset(
 """Packages whose classes are known to hold data: what is made of them stays inert."""
 _PLAIN_CLASSES = frozenset(
     {
-        *("builtins.list", "builtins.dict", "builtins.int", "builtins.float", "builtins.str", "builtins.bool"),
+        *(
+            "builtins.list",
+            "builtins.dict",
+            "builtins.int",
+            "builtins.long",
+            "builtins.float",
+            "builtins.str",
+            "builtins.bool",
+        ),
         *("builtins.tuple", "builtins.object", "builtins.slice", "builtins.complex", "types.SimpleNamespace"),
         *("datetime.datetime", "datetime.date", "datetime.time", "datetime.timedelta", "datetime.timezone"),
         *("pathlib.Path", "pathlib.PosixPath", "pathlib.PurePosixPath", "pathlib.WindowsPath"),
@@ -46,8 +54,8 @@ def _bytes(content: object = b"", *_: object) -> bytes:
 
 def _attribute(owner: object, name: object) -> InertType:
     """How protocol 2 names a class inside of a class."""
-    if not isinstance(owner, InertType) or not isinstance(name, str):
-        raise RefusedPickle("an attribute of something that is no known class")
+    if not isinstance(owner, InertType) or not isinstance(name, str) or owner.name.split(".")[0] not in FRAMEWORKS:
+        raise RefusedPickle("an attribute of something that is no class of a known framework")
     return InertType(f"{owner.name}.{name[:100]}")
 
 
@@ -138,16 +146,13 @@ def find(module: str, name: str) -> object:
         return InertType(f"torch.{name}")
     if module == "torch" and (name in DTYPES or name.startswith(("float8", "complex"))):
         return InertType(full)
-    package = module.partition(".")[0]
-    if full in _PLAIN_CLASSES or package in FRAMEWORKS or any(module.startswith(each) for each in _DOTTED):
+    packages = module.split(".")
+    if full in _PLAIN_CLASSES or packages[0] in FRAMEWORKS or ".".join(packages[:2]) in FRAMEWORKS:
         return InertType(full)
     raise RefusedPickle(
         f"it names {full[:100]!r}, which is neither plain data, a tensor nor a class of a known framework; "
         "nothing was run"
     )
-
-
-_DOTTED = tuple(name for name in FRAMEWORKS if "." in name)
 
 
 def storage_of(identity: object, raw: Callable[[str, int, str], memoryview | None], *, big_endian: bool) -> Storage:

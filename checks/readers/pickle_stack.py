@@ -60,7 +60,7 @@ class PickleStack:
         """What is on the stack since the last mark, taken off with it."""
         stack = self.stack
         index = len(stack) - 1
-        while stack[index] is not _MARK:
+        while index < 0 or stack[index] is not _MARK:
             index -= 1
             if index < 0:
                 raise RefusedPickle(f"byte {self.position} closes what was never opened")
@@ -193,8 +193,7 @@ def _decoded(run: bytes) -> Array:
 # Any: a key as it was read.
 def hashable(key: Any) -> Any:
     """A key that is plain, or a flat tuple of plain ones: deeper ones are hashed recursively, without a limit."""
-    whole: object = key
-    parts = parts_of(whole) if type(whole) is tuple else (whole,)
+    parts = parts_of(key) or (key,)
     if any(type(part) not in (str, int, float, bool, bytes, type(None)) for part in parts):
         raise RefusedPickle(f"a key is a {type(key).__name__} of {type(parts[0]).__name__}, expected text or a number")
     return key

@@ -8,7 +8,7 @@ import numpy as np
 
 # Any: NumPy's own generic parameter for an element type known only when it is read.
 Array = np.ndarray[Any, np.dtype[Any]]
-JSON_LIMIT = 1_000_000
+JSON_LIMIT = 200_000
 """Values of one object that are turned into JSON; references that repeat count each time."""
 _DEPTH_LIMIT = 200
 

@@ -35,17 +35,23 @@ def dump_file(head: FileHead) -> DumpFile | None:
     if not (head.is_zip or head.is_pickle):
         return None
     start = head.start[:_KEYS_WITHIN]
-    if b"train_log_probs" in start and b"old_log_probs" in start:
+    if _has_key(start, "train_log_probs") and _has_key(start, "old_log_probs"):
         return DumpFile(head.path, "policy_loss", -1)
     found = _ROLLOUT_ID.search(start)
     if found is None:
         return None
     rollout_id = int.from_bytes(next(group for group in found.groups() if group is not None), "little")
-    if b"rollout_data" in start or b"format_version" in start:
+    if _has_key(start, "rollout_data") or _has_key(start, "format_version"):
         return DumpFile(head.path, "train", rollout_id)
-    if b"samples" not in start:
+    if not _has_key(start, "samples"):
         return None
     return DumpFile(head.path, "eval" if name.startswith("eval_") else "rollout", rollout_id)
+
+
+def _has_key(start: bytes, name: str) -> bool:
+    """Whether a pickle has this text: with its length before it, unlike the names of a zip's entries."""
+    text = name.encode()
+    return len(text).to_bytes(4, "little") + text in start or b"\x8c" + bytes([len(text)]) + text in start
 
 
 def _in_name(name: str) -> int:

@@ -1,12 +1,14 @@
 """Tensors and NumPy arrays as pickles hold them, made into arrays over the file, without a copy where possible."""
 
 import math
+import re
 from typing import cast
 
 import numpy as np
 
 from checks.readers.pickle_values import Array, Inert, Lazy, RefusedPickle
 
+_ELEMENT = re.compile(r"b1|[iu][1248]|f[248]|[SU][1-9][0-9]{0,5}")
 EXPANDED_LIMIT = 2**24
 """Most elements of a tensor that has more of them than its storage."""
 DTYPES: dict[str, str] = {
@@ -136,7 +138,7 @@ class ElementType(Inert):
 
     def numpy(self) -> np.dtype[np.generic]:
         """The type, of those that hold numbers or text."""
-        if self.code[:1] not in tuple("biufSU") or not self.code[1:].isdigit() or int(self.code[1:]) > 2**20:
+        if _ELEMENT.fullmatch(self.code) is None:
             raise RefusedPickle(f"an array of element type {self.code[:20]!r}, expected numbers, text or objects")
         found = np.dtype(self.code)
         return found if self._order in "|=" else found.newbyteorder(self._order)  # pyright: ignore[reportArgumentType]

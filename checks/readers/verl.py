@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from checks.readers.file_head import FileHead
@@ -16,10 +17,10 @@ from checks.readers.tensor_batch import Columns, JaggedRows, columns_of, data_pr
 from checks.readers.text_key import text_key
 from checks.readers.torch_file import load_file
 from checks.readers.unreadable import UnreadableParts
-from checks.rows import EvalRow, Row, TurnRow
+from checks.rows import EvalRow, Row, TurnRow, VersionSpan
 
 _KEYS = {"input", "output", "score", "step"}
-_NUMBER = re.compile(r"(\d+)$")
+_STEP_FOLDER = re.compile(r"(?:genstep_)?(\d+)")
 _VALIDATION_FOLDER = re.compile(r"(^|[-_.])(val|eval|test|valid|validation)", re.IGNORECASE)
 
 
@@ -100,41 +101,77 @@ def read_validation(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
             )
 
 
+class _Batch(NamedTuple):
+    """A cached batch of generations."""
+
+    columns: Columns
+    step: int | None
+    """The step it was generated for."""
+    sessions: list[str]
+    groups: list[str]
+    versions: list[int | None]
+    """Updates that the weights of each row had seen; None where they changed within the row."""
+
+
 def _cached(path: Path, unreadable: UnreadableParts) -> Iterator[Row]:
     pickled: object = load_file(path)
-    if held := table(pickled):
-        columns, step = columns_of(held.get("tensordict")), whole(held.get("global_steps"))
-        keys = [str(key) for key in items(held.get("keys")) or ()]
-        uids: list[Any] = [key.rsplit("_", 2)[0] for key in keys]
-    else:
-        columns, plain, _ = data_proto(pickled)
-        step, uids, keys = _folder_step(path), plain.get("uid", []), []
-    if "responses" not in columns:
-        # A batch of prompts before generation: nothing was sampled.
-        return
-    yield from batch_turns(path, columns, step, uids, keys, unreadable)
-
-
-# Any: group names as they were pickled.
-def batch_turns(
-    path: Path, columns: Columns, step: int | None, uids: list[Any], keys: list[str], unreadable: UnreadableParts
-) -> Iterator[TurnRow]:
-    """The turns of a batch of prompts and responses."""
-    name = path.parent.name + "/" + path.stem if step is None else str(step)
-    for row in range(len(columns["responses"])):
+    batch = _of_queue(held) if (held := table(pickled)) else _of_proto(path, pickled)
+    # A batch of prompts before generation has no responses: nothing was sampled.
+    for row in range(len(batch.columns.get("responses", ()))):
         place = f"{path.parent.name}/{path.name}:row {row}"
-        rewards = columns.get("rm_scores")
         try:
-            yield from padded_turns(
-                _row(columns, row),
-                session_id=f"{name}/{keys[row] if row < len(keys) else row}",
-                group_id=f"{name}/{uids[row]}" if row < len(uids) else None,
-                reward=None if rewards is None else float(np.sum(rewards[row], dtype=np.float64)),
-                trainer_step=step,
-                place=place,
-            )
+            yield from _turns(batch, row, f"{path.parent.parent.name}/{path.parent.name}", place)
         except (RefusedPickle, ValueError) as error:
             unreadable.add(place, str(error))
+
+
+# Any: what the transfer queue held.
+def _of_queue(held: dict[str, Any]) -> _Batch:
+    keys = [str(key) for key in items(held.get("keys")) or ()]
+    tags = [table(tag) for tag in items(held.get("tags")) or ()]
+    return _Batch(
+        columns=columns_of(held.get("tensordict")),
+        step=whole(held.get("global_steps")),
+        sessions=keys,
+        groups=[key.rsplit("_", 2)[0] for key in keys],
+        versions=[_version(tag.get("min_global_steps"), tag.get("max_global_steps")) for tag in tags],
+    )
+
+
+def _of_proto(path: Path, pickled: object) -> _Batch:
+    columns, plain, _ = data_proto(pickled)
+    step = _STEP_FOLDER.fullmatch(path.parent.name)
+    first, last = plain.get("min_global_steps", []), plain.get("max_global_steps", [])
+    return _Batch(
+        columns=columns,
+        step=int(step[1]) if step else None,
+        sessions=[],
+        groups=[str(uid) for uid in plain.get("uid", [])],
+        versions=[_version(*bounds) for bounds in zip(first, last, strict=False)],
+    )
+
+
+def _version(first: object, last: object) -> int | None:
+    return whole(first) if first == last else None
+
+
+def _turns(batch: _Batch, row: int, folder: str, place: str) -> Iterator[TurnRow]:
+    name = folder if batch.step is None else str(batch.step)
+    rewards = batch.columns.get("rm_scores")
+    version = batch.versions[row] if row < len(batch.versions) else None
+    for turn in padded_turns(
+        _row(batch.columns, row),
+        session_id=f"{name}/{batch.sessions[row] if row < len(batch.sessions) else row}",
+        group_id=f"{name}/{batch.groups[row]}" if row < len(batch.groups) else None,
+        reward=None if rewards is None else float(np.sum(rewards[row], dtype=np.float64)),
+        adapter_version=version,
+        trainer_step=batch.step,
+        # Step n trains weights that have seen n - 1 updates.
+        trainer_version=None if batch.step is None else batch.step - 1,
+        place=place,
+    ):
+        spans = None if version is None else [VersionSpan(version, 0, len(turn.completion_ids or ()))]
+        yield msgspec.structs.replace(turn, weight_versions=spans)
 
 
 def _row(columns: Columns, row: int) -> PaddedRow:
@@ -164,11 +201,6 @@ def _row(columns: Columns, row: int) -> PaddedRow:
             "entropies": of("entropys"),
         },
     )
-
-
-def _folder_step(path: Path) -> int | None:
-    found = _NUMBER.search(path.parent.name)
-    return int(found[1]) if found else None
 
 
 _ADVICE = {

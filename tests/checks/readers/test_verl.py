@@ -199,7 +199,12 @@ def as_numpy(fields: dict[str, torch.Tensor]) -> tuple[Any, ...]:
 
 
 def proto(content: Any) -> Named:
-    others = {"uid": np.array(["u1", "u2"], dtype=object), "data_source": np.array(["x", "y"], dtype=object)}
+    steps = np.empty(2, dtype=object)
+    steps[:] = [11, 11]
+    others = {"min_global_steps": steps, "max_global_steps": steps} | {
+        "uid": np.array(["u1", "u2"], dtype=object),
+        "data_source": np.array(["x", "y"], dtype=object),
+    }
     return Named("verl.protocol.DataProto", (), (content, others, {"timing": {"generate": 1.0}}))
 
 
@@ -218,6 +223,21 @@ def test_a_cached_batch_gives_every_id_and_log_probability(tmp_path: Path, layou
     rows, unreadable = read(path)
     assert unreadable.first == []
     check_turns(rows, sessions=["12/0", "12/1", "12/1"], groups=["12/u1", "12/u2", "12/u2"])
+    versions = {(row.adapter_version, row.trainer_version) for row in rows if isinstance(row, TurnRow)}
+    assert versions == {(11, 11)}
+
+
+def test_batches_of_attempts_have_no_step(tmp_path: Path) -> None:
+    """The fully asynchronous cache numbers prompts as they are fed, and keeps each attempt in a folder of its own."""
+    rows: list[Row] = []
+    for feed in ("0", "1"):
+        path = tmp_path / feed / "attempt_0" / "gen_batch.dp"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(pickle.dumps(proto(LAYOUTS["numpy"]())))
+        rows += read(path)[0]
+    found = [row for row in rows if isinstance(row, TurnRow)]
+    assert {(row.trainer_step, row.trainer_version, row.adapter_version) for row in found} == {(None, None, 11)}
+    assert len({row.session_id for row in found}) == 4
 
 
 def check_turns(rows: list[Row], *, sessions: list[str], groups: list[str]) -> None:
@@ -243,11 +263,17 @@ def test_a_batch_of_the_transfer_queue_gives_the_same(tmp_path: Path) -> None:
     }
     path = tmp_path / "12" / "0" / "tq_batch.pt"
     path.parent.mkdir(parents=True)
-    held = {"tensordict": plain_tensordict(fields), "tags": [{}, {}], "keys": ["u1_0_0", "u2_0_0"], "global_steps": 12}
+    tags = [{"min_global_steps": 9, "max_global_steps": 9}, {"min_global_steps": 9, "max_global_steps": 10}]
+    held = {"tensordict": plain_tensordict(fields), "tags": tags, "keys": ["u1_0_0", "u2_0_0"], "global_steps": 12}
     path.write_bytes(saved(held))
     rows, unreadable = read(path)
     assert unreadable.first == []
     check_turns(rows, sessions=["12/u1_0_0", "12/u2_0_0", "12/u2_0_0"], groups=["12/u1", "12/u2", "12/u2"])
+    found = [row for row in rows if isinstance(row, TurnRow)]
+    assert [(row.adapter_version, row.trainer_version) for row in found] == [(9, 11), (None, 11), (None, 11)]
+    assert found[0].weight_versions is not None
+    assert [(span.version, span.start, span.end) for span in found[0].weight_versions] == [(9, 0, 2)]
+    assert found[1].weight_versions is None
 
 
 def test_prompts_before_generation_give_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every format that can be read, most telling first: the first that recognises a file reads it."""
 
 from checks.readers.areal import AREAL
+from checks.readers.atropos import ATROPOS
 from checks.readers.format import Format
 from checks.readers.native_json import NATIVE_JSON
 from checks.readers.roll import ROLL
@@ -20,6 +21,7 @@ FORMATS: tuple[Format, ...] = (
     ROLL,
     TRL,
     AREAL,
+    ATROPOS,
     TENSORBOARD,
     TRAINER_METRICS,
 )

@@ -23,6 +23,8 @@ class PaddedRow(NamedTuple):
     """As many as the mask, or of another such width."""
     scores: Mapping[str, Array | None]
     """Fields of a turn, each of such a width."""
+    response: Array | None = None
+    """Which tokens are of the response, of such a width: all of them are taken where the mask is 0 everywhere."""
 
 
 def padded_turns(row: PaddedRow, *, session_id: str, **fields: Any) -> Iterator[TurnRow]:
@@ -37,6 +39,10 @@ def padded_turns(row: PaddedRow, *, session_id: str, **fields: Any) -> Iterator[
     mask = _widened("mask", row.mask, keep.size) != 0
     logprobs = None if row.sampled_logprobs is None else _widened("logprobs", row.sampled_logprobs, keep.size)
     sampled = (mask if logprobs is None else mask | (logprobs != 0.0)) & keep
+    if not (mask & keep).any():
+        fields |= {"trainable": False, "untrainable_reason": "the loss mask is 0 everywhere"}
+        if row.response is not None:
+            sampled = (_widened("response", row.response, keep.size) != 0) & keep
     per_token: dict[str, list[Any] | None] = {
         "loss_mask": mask[keep].astype(np.int8).tolist(),
         "sampled_logprobs": None if logprobs is None else logprobs[keep].astype(np.float64).tolist(),

@@ -154,6 +154,7 @@ def _row(columns: Columns, row: int) -> PaddedRow:
             "reference_logprobs": of("ref_log_probs"),
             "advantages": of("advantages"),
         },
+        response=None if of("prompt_mask") is None else of("prompt_mask") == 0,
     )
 
 

@@ -100,6 +100,7 @@ def _row(columns: Columns, row: int) -> PaddedRow:
             "reference_logprobs": of("base_action_log_probs"),
             "advantages": of("advantages"),
         },
+        response=of("response_mask"),
     )
 
 

@@ -93,7 +93,7 @@ def _rollout_file(
     by_index = {each.sample_index: each for each in trained if each.position is None}
     engine = [version for sample in samples for version in versions(sample) if version is not None]
     name = str(rollout_id) if rollout_id >= 0 else path.stem
-    step = Step(name, rollout_id, clock.trainer_version(rollout_id, engine), path.name)
+    step = Step(name, rollout_id, clock.trainer_version(rollout_id, engine))
     shared: dict[str, int] = {}
     for position, sample in enumerate(samples):
         place, index = f"{path.name}:samples[{position}]", whole(sample.get("index"))
@@ -109,7 +109,7 @@ def _rollout_file(
 
 def _train_only(path: Path, rollout_id: int, trained: list[Trained], unreadable: UnreadableParts) -> Iterator[Row]:
     """Samples of which only the training dump is there: the same, without group, status and versions."""
-    step = Step(str(rollout_id) if rollout_id >= 0 else path.stem, rollout_id, None, path.name)
+    step = Step(str(rollout_id) if rollout_id >= 0 else path.stem, rollout_id, None)
     seen: set[int] = set()
     for number_of, each in enumerate(trained):
         place = f"{path.name}:samples[{number_of}]"

@@ -21,7 +21,7 @@ from checks.rows import EvalRow, Row, TurnRow
 def columns(path: Path, rollout_id: int, unreadable: UnreadableParts) -> Iterator[Row]:
     """The dashboard's own table of Miles: tokens, mask and log-probabilities, no reward and no group."""
     names = ["sample_index", "response_length", "tokens", "loss_mask", "rollout_log_probs"]
-    step = Step(str(rollout_id) if rollout_id >= 0 else path.stem, rollout_id, None, path.name)
+    step = Step(str(rollout_id) if rollout_id >= 0 else path.stem, rollout_id, None)
     position = 0
     try:
         file = parquet.ParquetFile(path)
@@ -40,11 +40,12 @@ def columns(path: Path, rollout_id: int, unreadable: UnreadableParts) -> Iterato
 
 def trajectories(path: Path, rollout_id: int, unreadable: UnreadableParts) -> Iterator[Row]:
     """Messages and reward of samples whose dump is not there: text only."""
+    name = str(rollout_id) if rollout_id >= 0 else path.stem
     for line_number, line in json_objects(path, unreadable):
         index, group = whole(line.get("sample_index")), whole(line.get("group_index"))
         yield TurnRow(
-            session_id=f"{rollout_id}/{index if index is not None else line_number}",
-            group_id=None if group is None else f"{rollout_id}/{group}",
+            session_id=f"{name}/{index if index is not None else line_number}",
+            group_id=None if group is None else f"{name}/{group}",
             request={"messages": line.get("messages")},
             reward=reward(line.get("reward")),
             finish_reason=FINISH.get(str(line.get("status"))),

@@ -22,13 +22,14 @@ class Step(NamedTuple):
 
     name: str
     rollout_id: int
+    """-1 where it is not known."""
     trainer_version: int | None
-    file: str
 
 
 def sample_turns(
     sample: Entry, trained: Trained | None, step: Step, place: str, position: int, unreadable: UnreadableParts
 ) -> Iterator[TurnRow]:
+    """The turns of a sample, with training's scores where it is of the same tokens; RefusedPickle where it has none."""
     tokens, length = ids(sample.get("tokens")), whole(sample.get("response_length"))
     if tokens is None or length is None or not 0 <= length <= len(tokens):
         held = "no token ids" if tokens is None else f"{len(tokens)} tokens"
@@ -55,8 +56,9 @@ def sample_turns(
         "trainer_step": step.rollout_id if step.rollout_id >= 0 else None,
         "trainer_version": step.trainer_version,
     }
-    if sample.get("remove_sample") is True:
-        fields |= {"trainable": False, "untrainable_reason": "remove_sample"}
+    if sample.get("remove_sample") is True or (mask and not any(mask)):
+        reason = "remove_sample" if sample.get("remove_sample") is True else "the loss mask is 0 everywhere"
+        fields |= {"trainable": False, "untrainable_reason": reason}
     turns = _split(tokens, start, mask, logprobs, scores, fields)
     yield from _told(turns, sample)
 
@@ -84,8 +86,10 @@ def _split(
                 **fields,
             )
         ]
-    sampled = np.ones(length, dtype=bool) if flags is None else np.array(flags, dtype=bool)
-    if flags is not None and logprobs is not None:
+    # A mask that is 0 everywhere says nothing of what was sampled.
+    told = flags is not None and any(flags)
+    sampled = np.array(flags, dtype=bool) if told else np.ones(length, dtype=bool)
+    if told and logprobs is not None:
         # Observations stand between the turns with mask 0 and a placeholder of exactly 0.0.
         sampled |= np.array(logprobs) != 0.0
     per_token = {"sampled_logprobs": logprobs, "loss_mask": flags} | scores
@@ -122,6 +126,7 @@ def _version_of(versions: list[int | None], position: int, turns: int) -> int | 
 
 
 def versions(sample: Entry) -> list[int | None]:
+    """The weights of each call, where they are named by a number."""
     found = items(sample.get("weight_versions")) or []
     return [int(str(version)) if str(version).isdecimal() else None for version in found]
 
@@ -133,12 +138,11 @@ def _prompt(prompt: object) -> dict[str, Any]:
     return {"request": {"messages": messages}} if messages else {}
 
 
-def reward(reward: object) -> float | None:
+def reward(value: object) -> float | None:
     """A number, or of a dict the part that is named as one."""
-    if isinstance(reward, dict):
-        parts = cast(Entry, reward)
+    if parts := table(value):
         named = [parts[name] for name in _REWARD_NAMES if name in parts] or (
             list(parts.values()) if len(parts) == 1 else []
         )
-        reward = named[0] if named else None
-    return number(reward)
+        value = named[0] if named else None
+    return number(value)

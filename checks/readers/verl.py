@@ -192,7 +192,7 @@ def _row(columns: Columns, row: int) -> PaddedRow:
     return PaddedRow(
         tokens=tokens,
         present=present,
-        mask=present[-response.size :] if mask is None else mask,
+        mask=present[tokens.size - response.size :] if mask is None else mask,
         sampled_logprobs=of("rollout_log_probs"),
         scores={
             "trainer_logprobs": of("old_log_probs"),
@@ -200,6 +200,7 @@ def _row(columns: Columns, row: int) -> PaddedRow:
             "advantages": of("advantages"),
             "entropies": of("entropys"),
         },
+        response=present[tokens.size - response.size :],
     )
 
 

@@ -170,6 +170,18 @@ def test_steps_of_one_trajectory_are_turns_of_a_session(kind: type[TensorBatch],
     ]
 
 
+def test_a_row_without_loss_is_one_turn_that_is_not_trained(kind: type[TensorBatch], tmp_path: Path) -> None:
+    masks = left_padded([[1, 1], [0, 0, 0, 0]], 0, torch.float32)
+    found = [
+        row for row in read(written(kind, batch() | {"loss_mask": masks}, tmp_path))[0] if isinstance(row, TurnRow)
+    ]
+    assert [(row.completion_ids, row.loss_mask, row.trainable) for row in found] == [
+        ([50, 51], [1, 1], None),
+        ([60, 61, 62, 63], [0, 0, 0, 0], False),
+    ]
+    assert found[1].untrainable_reason == "the loss mask is 0 everywhere"
+
+
 def test_without_log_probabilities_of_the_engine_the_mask_tells_what_was_sampled(
     kind: type[TensorBatch], tmp_path: Path
 ) -> None:

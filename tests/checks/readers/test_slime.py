@@ -157,9 +157,9 @@ def test_samples_of_one_rollout_share_a_session(tmp_path: Path) -> None:
 def test_a_removed_sample_is_not_trainable(tmp_path: Path) -> None:
     path = tmp_path / "0.pt"
     write_rollout(path, 0, [sample(0, remove_sample=True, loss_mask=[0] * 5)])
-    (first, second) = turns(read(path)[0])
-    assert (first.trainable, first.untrainable_reason) == (False, "remove_sample")
-    assert (first.completion_ids, second.completion_ids) == ([100_000, 11], [13, 14])
+    (found,) = turns(read(path)[0])
+    assert (found.trainable, found.untrainable_reason) == (False, "remove_sample")
+    assert (found.completion_ids, found.loss_mask) == ([100_000, 11, 12, 13, 14], [0] * 5)
 
 
 def test_unequal_lengths_are_neither_cut_nor_filled(tmp_path: Path) -> None:
@@ -222,6 +222,24 @@ def test_older_training_dumps_of_each_rank_are_joined(tmp_path: Path) -> None:
         torch.save({"rollout_id": 0, "rank": rank, "rollout_data": held}, tmp_path / f"train_0_{rank}.pt")
     found = turns(read(tmp_path / "0.pt", tmp_path / "train_0_0.pt", tmp_path / "train_0_1.pt")[0])
     assert [row.trainer_logprobs for row in found] == [[-1.0] * 5, [-2.0] * 5, [-3.0] * 5, [-4.0] * 5]
+
+
+def test_training_without_positions_is_joined_by_index(tmp_path: Path) -> None:
+    """As Miles writes each rank's part."""
+    samples = [sample(8), sample(9)]
+    write_rollout(tmp_path / "0.pt", 0, samples)
+    held = {
+        "sample_indices": [9, 8],
+        "tokens": [torch.tensor(samples[i]["tokens"]) for i in (1, 0)],
+        "response_lengths": [5, 5],
+        "log_probs": [torch.full((5,), -2.0), torch.full((5,), -1.0)],
+    }
+    path = tmp_path / "train_0_0.pt"
+    torch.save(
+        {"rollout_id": 0, "rank": 0, "rollout_data": held, "cp_rank": 0, "cp_size": 1, "qkv_format": "thd"}, path
+    )
+    found = turns(read(tmp_path / "0.pt", path)[0])
+    assert [row.trainer_logprobs for row in found] == [[-1.0] * 5, [-2.0] * 5]
 
 
 def test_training_of_other_tokens_is_not_joined(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from checks.readers.pickle_values import whole
 from checks.rows import StepRow
 
 STEP_NAMES = ("step", "global_step", "training/global_step", "trainer/global_step", "train/global_step", "_step")
@@ -116,9 +117,9 @@ PERCENT = {"perf/mfu": "mfu"}
 _HELD_OUT: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("reward_eval", re.compile(r"val-core/.+/(?:reward|acc|score)/mean@\d+")),
     ("reward_eval", re.compile(r"eval/[^/]+/avg@\d+")),
-    ("pass_at_1", re.compile(r"eval/[^/]+/pass@1")),
+    ("pass_at_1", re.compile(r"eval/[^/]+/pass@1|val-core/.+/acc/mean@\d+")),
 )
-_PASS_AT = re.compile(r"(?:val-core/.+/best@(\d+)/mean|eval/[^/]+/pass[@_](?:at_)?(\d+))")
+_PASS_AT = re.compile(r"(?:val-core/.+/acc/best@(\d{1,6})/mean|eval/[^/]+/pass[@_](?:at_)?(\d{1,6}))")
 _KNOWN = frozenset(name for names in NAMES.values() for name in names) | PERCENT.keys()
 _TELLING = frozenset(name for name in _KNOWN if "/" in name) | {
     "grad_norm",
@@ -153,8 +154,9 @@ def step_of(line: Mapping[str, Any]) -> int | None:
     """The step of a line of metrics."""
     for name in STEP_NAMES:
         value = line.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value == math.floor(value):
-            return int(value)
+        found = None if isinstance(value, bool) else whole(value)
+        if found is not None:
+            return found
     return None
 
 
@@ -179,7 +181,7 @@ def step_row(step: int, metrics: Mapping[str, Any]) -> StepRow | None:
     if not found:
         return None
     # Any: the columns of a step have different types.
-    columns: dict[str, Any] = found | {name: int(found[name]) for name in ("tokens", "pass_k") if name in found}
+    columns: dict[str, Any] = found | {name: whole(found[name]) for name in ("tokens", "pass_k") if name in found}
     return StepRow(step=step, at=_time_of(metrics), **columns)
 
 
@@ -190,10 +192,10 @@ def _held_out(numbers: Mapping[str, float], found: dict[str, float]) -> None:
         if values and column not in found:
             found[column] = math.fsum(values) / len(values)
     by_k: dict[int, list[float]] = {}
-    for name, value in numbers.items():
-        match = _PASS_AT.fullmatch(name)
-        if match is not None and "/all/" not in name.replace("eval/all/", "eval/"):
-            by_k.setdefault(int(match[1] or match[2]), []).append(value)
+    matches = {name: match for name in numbers if (match := _PASS_AT.fullmatch(name)) is not None}
+    over_all = [name for name in matches if name.startswith("eval/all/")]
+    for name in over_all or matches:
+        by_k.setdefault(int(matches[name][1] or matches[name][2]), []).append(numbers[name])
     largest = max((k for k in by_k if k > 1), default=None)
     if largest is not None:
         found["pass_at_k"], found["pass_k"] = math.fsum(by_k[largest]) / len(by_k[largest]), largest
@@ -207,8 +209,11 @@ def number_in(value: object) -> float | None:
 
 
 def _time_of(metrics: Mapping[str, Any]) -> datetime | None:
-    for name in _TIME_NAMES:
-        value = number_in(metrics.get(name))
-        if value is not None and _FIRST_TIME < value < 10 * _FIRST_TIME:
-            return datetime.fromtimestamp(value, UTC)
-    return None
+    times = (time_in(metrics.get(name)) for name in _TIME_NAMES)
+    return next((time for time in times if time is not None), None)
+
+
+def time_in(value: object) -> datetime | None:
+    """Seconds since 1970 as a time, where they are of a time since 2001; others count from the start of a run."""
+    seconds = number_in(value)
+    return datetime.fromtimestamp(seconds, UTC) if seconds and _FIRST_TIME < seconds < 10 * _FIRST_TIME else None

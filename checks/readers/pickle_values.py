@@ -129,9 +129,15 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """One whole number; None when it is something else."""
-    found = number(value)
-    return int(found) if found is not None and math.isfinite(found) and found == int(found) else None
+    """One whole number of 64 bits; None when it is something else."""
+    if isinstance(value, Lazy):
+        value = value.array()
+    if isinstance(value, np.ndarray):
+        array = cast(Array, value)
+        value = array.reshape(()).item() if array.size == 1 else None
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    return int(value) if isinstance(value, int) and -(2**63) <= value < 2**63 else None
 
 
 def items(value: object) -> list[object] | None:

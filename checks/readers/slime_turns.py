@@ -14,6 +14,7 @@ from checks.rows import TurnRow, VersionSpan
 
 FINISH = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed": "error"}
 """Status of a sample to how its last turn ended."""
+_DIGITS = 18
 _REWARD_NAMES = ("reward", "score", "acc", "raw_reward")
 
 
@@ -128,7 +129,11 @@ def _version_of(versions: list[int | None], position: int, turns: int) -> int | 
 def versions(sample: Entry) -> list[int | None]:
     """The weights of each call, where they are named by a number."""
     found = items(sample.get("weight_versions")) or []
-    return [int(str(version)) if str(version).isdecimal() else None for version in found]
+    return [_numbered(str(version)) for version in found]
+
+
+def _numbered(version: str) -> int | None:
+    return int(version) if version.isdecimal() and len(version) <= _DIGITS else None
 
 
 def _prompt(prompt: object) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from checks.readers.pickle_globals import inert_named
 from checks.readers.pickle_values import Array, Inert, Lazy, RefusedPickle, items, parts_of, table, whole
 from checks.readers.torch_file import load
-from checks.readers.torch_tensor import DTYPES, Jagged, PickledArray, widened
+from checks.readers.torch_tensor import DTYPES, Jagged, PickledArray, jagged_rows, widened
 
 Columns = dict[str, list[Any]]
 """Name to one entry for each row: an array for a tensor, else what was pickled."""
@@ -82,7 +82,7 @@ def _consolidated(metadata: object, storage: object) -> Columns:
             offsets = arrays.get(_OFFSETS + name.removeprefix(_VALUES))
             if offsets is None:
                 raise RefusedPickle(f"a consolidated nested tensor {name!r} without offsets")
-            found[name.removeprefix(_VALUES)] = JaggedRows(np.split(values, offsets[1:-1].astype(np.int64)))
+            found[name.removeprefix(_VALUES)] = JaggedRows(jagged_rows(values, offsets))
     return found
 
 

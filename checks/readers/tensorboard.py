@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from checks.readers.file_head import FileHead
 from checks.readers.format import Format, Unit
-from checks.readers.metric_names import is_metric, step_row
+from checks.readers.metric_names import is_metric, step_row, time_in
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row
 
@@ -74,7 +73,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
     for step in sorted(by_step):
         row = step_row(step, by_step[step])
         if row is not None:
-            yield msgspec.structs.replace(row, at=datetime.fromtimestamp(times[step], UTC))
+            yield msgspec.structs.replace(row, at=time_in(times[step]))
 
 
 def scalars(path: Path, unreadable: UnreadableParts) -> Iterator[Scalar]:

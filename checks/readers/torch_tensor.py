@@ -105,12 +105,8 @@ class Jagged(Lazy):
 
     def rows(self) -> list[Array]:
         """The rows, as views."""
-        values, offsets = self._values.array(), self._offsets.array().astype(np.int64)
-        lengths = np.diff(offsets) if self._lengths is None else self._lengths.array().astype(np.int64)
-        starts = offsets[: len(lengths)]
-        if (starts < 0).any() or (lengths < 0).any() or (starts + lengths > len(values)).any():
-            raise RefusedPickle(f"a nested tensor whose rows reach beyond its {len(values)} values")
-        return [values[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+        lengths = None if self._lengths is None else self._lengths.array()
+        return jagged_rows(self._values.array(), self._offsets.array(), lengths)
 
     def array(self) -> Array:
         """Refused: rows of unequal length are no array."""
@@ -181,6 +177,16 @@ class PickledArray(Lazy):
         if math.prod(shape) * kind.itemsize != len(self._content) or min(shape, default=0) < 0:
             raise RefusedPickle(f"an array of shape {shape} in {len(self._content)} bytes")
         return np.frombuffer(self._content, dtype=kind).reshape(shape, order="F" if self._columns_first else "C")
+
+
+def jagged_rows(values: Array, offsets: Array, lengths: Array | None = None) -> list[Array]:
+    """Rows that lie one after the other, as views: each from its offset to the next, or of its own length."""
+    starts = offsets.reshape(-1).astype(np.int64)
+    sizes = np.diff(starts) if lengths is None else lengths.reshape(-1).astype(np.int64)
+    starts = starts[: len(sizes)]
+    if len(starts) < len(sizes) or (starts < 0).any() or (sizes < 0).any() or (sizes > len(values) - starts).any():
+        raise RefusedPickle(f"a nested tensor whose rows reach beyond its {len(values)} values")
+    return [values[start : start + size] for start, size in zip(starts, sizes, strict=True)]
 
 
 def shape_of(value: object) -> tuple[int, ...]:

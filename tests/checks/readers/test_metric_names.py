@@ -64,10 +64,11 @@ LINES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
             "rollout_corr/rollout_is_mean": 1.0,
             "rollout_corr/rollout_is_eff_sample_size": 0.99,
             "training/rollout_probs_diff_mean": 0.001,
-            "val-core/gsm8k/reward/mean@4": 0.5,
+            "val-core/gsm8k/acc/mean@4": 0.5,
             "val-core/math/reward/mean@4": 0.25,
-            "val-core/gsm8k/reward/best@4/mean": 0.8,
-            "val-core/gsm8k/reward/best@2/mean": 0.6,
+            "val-core/gsm8k/acc/best@4/mean": 0.8,
+            "val-core/gsm8k/acc/best@2/mean": 0.6,
+            "val-core/math/reward/best@8/mean": 0.99,
         },
         {
             "entropy": 0.25,
@@ -84,6 +85,7 @@ LINES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
             "kl_mu_old": 0.001,
             "kl_k3": 0.002,
             "reward_eval": 0.375,
+            "pass_at_1": 0.5,
             "pass_at_k": 0.8,
             "pass_k": 4,
         },
@@ -257,6 +259,21 @@ def test_steps_and_times() -> None:
     seconds = step_row(1, {"grad_norm": 1.0, "time": 12.5})
     assert seconds is not None
     assert seconds.at is None
+
+
+def test_numbers_beyond_64_bits_and_times_beyond_reason_are_no_obstacle() -> None:
+    assert step_of({"step": 1e300, "global_step": 2**63, "_step": 7}) == 7
+    assert step_of({"step": math.nan}) is None
+    assert step_of({"step": math.inf}) is None
+    found = step_row(1, {"perf/total_num_tokens": math.inf, "grad_norm": 1.0, "time": math.nan, "timestamp": 1e300})
+    assert found is not None
+    assert (found.tokens, found.at) == (None, None)
+
+
+def test_pass_at_k_over_all_suites_stands_for_them() -> None:
+    found = step_row(1, {"eval/all/pass_at_4": 0.5, "eval/gsm8k/pass_at_4": 0.9, "eval/math/pass_at_4": 0.3})
+    assert found is not None
+    assert (found.pass_at_k, found.pass_k) == (0.5, 4)
 
 
 def test_names_are_columns_of_a_step() -> None:

@@ -148,6 +148,12 @@ def test_versions_that_no_turn_can_be_told_for_are_left_out(tmp_path: Path) -> N
     assert same.adapter_version == 2
 
 
+def test_versions_without_a_number_or_with_an_endless_one_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "0.pt"
+    write_rollout(path, 0, [sample(0, weight_versions=["default"]), sample(1, weight_versions=["9" * 5000])])
+    assert [(row.adapter_version, row.trainer_version) for row in turns(read(path)[0])] == [(None, None)] * 2
+
+
 def test_samples_of_one_rollout_share_a_session(tmp_path: Path) -> None:
     path = tmp_path / "0.pt"
     write_rollout(path, 0, [sample(0, rollout_id=9), sample(1, rollout_id=9)])

@@ -169,6 +169,12 @@ def test_a_record_that_is_no_event_is_counted(tmp_path: Path, content: bytes) ->
     assert ([row.step for row in rows], unreadable.count) == ([2], 1)
 
 
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1e300, 0.0])
+def test_a_time_that_cannot_be_is_not_observed(tmp_path: Path, at: float) -> None:
+    path = write(tmp_path / "e", event(2, simple("train/grad_norm", 2.0), at=at))
+    assert [(row.grad_norm, row.at) for row in read(path)[0]] == [(2.0, None)]
+
+
 def test_files_of_one_run_are_joined(tmp_path: Path) -> None:
     first = write(tmp_path / "a", event(1, simple("train/grad_norm", 1.0)))
     second = write(tmp_path / "b", event(1, simple("eval/reward", 0.5)), event(2, simple("train/grad_norm", 2.0)))

@@ -10,6 +10,7 @@ from checks.readers.file_head import FileHead
 from checks.readers.format import Format, Unit
 from checks.readers.lines import decode_json, json_objects, open_plain
 from checks.readers.metric_names import known_metric, step_of, step_row
+from checks.readers.pickle_values import table
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, StepRow
 
@@ -17,6 +18,7 @@ WHOLE_LIMIT = 256 * 2**20
 """Largest JSON file that is not one of lines."""
 _NESTED = ("data", "metrics")
 _LOOKED_AT = 20
+_START = 4096
 
 
 def recognise(head: FileHead) -> str | None:
@@ -85,28 +87,41 @@ def _training(line: dict[str, Any]) -> dict[str, Any]:
 
 # Any: as above.
 def _objects(path: Path, unreadable: UnreadableParts) -> Iterator[tuple[str, dict[str, Any]]]:
-    with open_plain(path) as file:
-        start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    whole = start[:1] == b"[" or b'"log_history"' in start or (start[:1] == b"{" and b"\n" in start.split(b'"', 1)[0])
-    if not whole:
+    """Every object of a file and where it is, whether they stand in lines or in one list."""
+    try:
+        with open_plain(path) as file:
+            is_whole = _is_whole(file.read(_START))
+    except (OSError, EOFError) as error:
+        unreadable.add(path.name, f"cannot be read: {error}")
+        return
+    if not is_whole:
         for number, line in json_objects(path, unreadable):
             yield f"{path.name}:{number}", line
         return
+    for number, line in enumerate(_list_in(path, unreadable)):
+        if isinstance(line, dict):
+            yield f"{path.name}[{number}]", cast(dict[str, Any], line)
+
+
+def _is_whole(start: bytes) -> bool:
+    """Whether a file is one JSON value: a list, or an object over several lines."""
+    start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return start[:1] == b"[" or b'"log_history"' in start or (start[:1] == b"{" and b"\n" in start.partition(b'"')[0])
+
+
+def _list_in(path: Path, unreadable: UnreadableParts) -> list[object]:
     try:
         with open_plain(path) as file:
             content = file.read(WHOLE_LIMIT + 1)
-        value: Any = decode_json(content) if len(content) <= WHOLE_LIMIT else None
+        value: object = decode_json(content) if len(content) <= WHOLE_LIMIT else None
     except (ValueError, RecursionError, OSError, EOFError) as error:
         unreadable.add(path.name, f"not JSON: {error}")
-        return
-    if isinstance(value, dict):
-        value = cast(dict[str, Any], value).get("log_history")
-    if not isinstance(value, list):
-        unreadable.add(path.name, f"no list of metrics within {WHOLE_LIMIT} bytes")
-        return
-    for number, line in enumerate(cast(list[object], value)):
-        if isinstance(line, dict):
-            yield f"{path.name}[{number}]", cast(dict[str, Any], line)
+        return []
+    value = table(value).get("log_history", value)
+    if isinstance(value, list):
+        return cast(list[object], value)
+    unreadable.add(path.name, f"no list of metrics within {WHOLE_LIMIT} bytes")
+    return []
 
 
 def joined(first: StepRow, second: StepRow) -> StepRow:

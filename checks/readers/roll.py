@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from checks.readers.format import Format, Unit
 from checks.readers.lines import decode_json, json_objects
 from checks.readers.padded_turns import PaddedRow, padded_turns
 from checks.readers.pickle_values import RefusedPickle, number, whole
-from checks.readers.tensor_batch import Columns, data_proto
+from checks.readers.tensor_batch import Columns, cell, data_proto
 from checks.readers.text_key import text_key
 from checks.readers.torch_file import load_file
 from checks.readers.unreadable import UnreadableParts
@@ -140,10 +141,7 @@ def _mock(path: Path, unreadable: UnreadableParts) -> Iterator[Row]:
 
 
 def _row(columns: Columns, row: int) -> PaddedRow:
-    def of(name: str) -> Any:
-        held = columns.get(name)
-        return held[row] if held is not None and row < len(held) else None
-
+    of = partial(cell, columns, row=row)
     return PaddedRow(
         tokens=of("input_ids"),
         present=of("attention_mask"),

@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from checks.readers.file_head import FileHead
 from checks.readers.format import Format, Unit
@@ -11,7 +14,7 @@ from checks.readers.lines import json_objects
 from checks.readers.metric_names import step_row
 from checks.readers.padded_turns import PaddedRow, padded_turns
 from checks.readers.pickle_values import RefusedPickle, items, number, whole
-from checks.readers.tensor_batch import Columns, tensor_batch
+from checks.readers.tensor_batch import Columns, cell, tensor_batch
 from checks.readers.text_key import text_key
 from checks.readers.torch_file import load_file
 from checks.readers.unreadable import UnreadableParts
@@ -71,25 +74,15 @@ def _batch(path: Path, columns: Columns, metadata: dict[str, Any], unreadable: U
         try:
             for found in padded_turns(_row(columns, row), **fields):
                 turn += 1
-                yield found if not ends else _renumbered(found, turn)
+                yield found if not ends else msgspec.structs.replace(found, turn=turn)
         except (RefusedPickle, ValueError) as error:
             unreadable.add(place, str(error))
         if row < len(ends) and ends[row]:
             session, turn = session + 1, 0
 
 
-# Any: a row, whose other fields stay.
-def _renumbered(row: Any, turn: int) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(row, turn=turn)
-
-
 def _row(columns: Columns, row: int) -> PaddedRow:
-    def of(name: str) -> Any:
-        held = columns.get(name)
-        return held[row] if held is not None and row < len(held) else None
-
+    of = partial(cell, columns, row=row)
     return PaddedRow(
         tokens=of("sequences"),
         present=of("attention_mask"),

@@ -62,15 +62,16 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
 
 
 def _rollout(files: list[DumpFile], clock: _Clock, has_training: bool, unreadable: UnreadableParts) -> Iterator[Row]:
-    """The best of what there is about a rollout: its dump, else training's, else a table beside them."""
+    """The best of what can be read about a rollout: its dump, else training's, else a table beside them."""
     rollout_id = files[0].rollout_id
     of_kind = {kind: [file.path for file in files if file.kind == kind] for kind in {file.kind for file in files}}
     trained: list[Trained] = [
         each for path in of_kind.get("train", ()) for each in loaded(path, trained_of, unreadable)
     ]
-    if "rollout" in of_kind:
-        for path in of_kind["rollout"]:
-            yield from _rollout_file(path, rollout_id, trained, clock, unreadable)
+    dumped = {path: loaded(path, samples_of, unreadable) for path in of_kind.get("rollout", ())}
+    if any(dumped.values()):
+        for path, samples in dumped.items():
+            yield from _rollout_file(path, samples, rollout_id, trained, clock, unreadable)
     elif trained:
         yield from _train_only(of_kind["train"][0], rollout_id, trained, unreadable)
     elif "columns" in of_kind:
@@ -86,9 +87,13 @@ def _rollout(files: list[DumpFile], clock: _Clock, has_training: bool, unreadabl
 
 
 def _rollout_file(
-    path: Path, rollout_id: int, trained: list[Trained], clock: _Clock, unreadable: UnreadableParts
+    path: Path,
+    samples: list[Entry],
+    rollout_id: int,
+    trained: list[Trained],
+    clock: _Clock,
+    unreadable: UnreadableParts,
 ) -> Iterator[Row]:
-    samples: list[Entry] = loaded(path, samples_of, unreadable)
     by_position = {each.position: each for each in trained if each.position is not None}
     by_index = {each.sample_index: each for each in trained if each.position is None}
     engine = [version for sample in samples for version in versions(sample) if version is not None]

@@ -21,6 +21,13 @@ class JaggedRows(list[Any]):
 _VALUES, _OFFSETS = "<NJT_VALUES>", "<NJT_OFFSETS>"
 
 
+# Any: an array, or what was pickled.
+def cell(columns: Columns, name: str, row: int) -> Any:
+    """What a column holds for a row; None where there is no such column or it ends before."""
+    held = columns.get(name)
+    return held[row] if held is not None and row < len(held) else None
+
+
 def columns_of(batch: object) -> Columns:
     """The columns of a tensordict, or of what verl writes in its place."""
     if batch is None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from checks.readers.format import Format, Unit
 from checks.readers.lines import json_objects
 from checks.readers.padded_turns import PaddedRow, padded_turns
 from checks.readers.pickle_values import RefusedPickle, items, number, table, whole
-from checks.readers.tensor_batch import Columns, JaggedRows, columns_of, data_proto
+from checks.readers.tensor_batch import Columns, JaggedRows, cell, columns_of, data_proto
 from checks.readers.text_key import text_key
 from checks.readers.torch_file import load_file
 from checks.readers.unreadable import UnreadableParts
@@ -175,10 +176,7 @@ def _turns(batch: _Batch, row: int, folder: str, place: str) -> Iterator[TurnRow
 
 
 def _row(columns: Columns, row: int) -> PaddedRow:
-    def of(name: str) -> Any:
-        held = columns.get(name)
-        return held[row] if held is not None and row < len(held) else None
-
+    of = partial(cell, columns, row=row)
     prompt, response = of("prompts"), of("responses")
     tokens = of("input_ids") if prompt is None else np.concatenate([prompt, response])
     if tokens is None:

@@ -395,6 +395,17 @@ def test_hostile_and_cut_files_are_named_and_the_others_read(tmp_path: Path) -> 
     ]
 
 
+def test_training_stands_in_for_a_dump_that_cannot_be_read(tmp_path: Path) -> None:
+    write_rollout(tmp_path / "rollout_0.pt", 0, [sample(0)])
+    (tmp_path / "rollout_0.pt").write_bytes((tmp_path / "rollout_0.pt").read_bytes()[:-100])
+    write_training(tmp_path / "train_0.pt", 0, [trained(0, sample(0)["tokens"], [-1.0] * 5)])
+    rows, unreadable = read(tmp_path / "rollout_0.pt", tmp_path / "train_0.pt")
+    assert [(row.completion_ids, row.trainer_logprobs) for row in turns(rows)] == [
+        ([100_000, 11, 12, 13, 14], [-1.0] * 5)
+    ]
+    assert [part.place for part in unreadable.first] == ["rollout_0.pt"]
+
+
 @pytest.mark.parametrize("new", [True, False])
 def test_the_layout_before_torch_1_6_is_read(tmp_path: Path, new: bool) -> None:
     torch.save({"rollout_id": 0, "samples": [sample(0)]}, tmp_path / "0.pt", _use_new_zipfile_serialization=new)

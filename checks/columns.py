@@ -14,17 +14,23 @@ IDS = pl.List(pl.Int32)
 FLOATS = pl.List(pl.Float64)
 SPANS = pl.List(pl.Struct({"version": pl.String, "start": pl.Int64, "end": pl.Int64}))
 
+_SCORE_LISTS = (
+    "trainer_logprobs",
+    "sampling_version_logprobs",
+    "entropies",
+    "reference_logprobs",
+    "advantages",
+)
+SCORE = pl.Struct({"trainer_step": pl.Int64, "trainer_version": pl.Int64, **dict.fromkeys(_SCORE_LISTS, FLOATS)})
+
 _OWN_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "prompt_ids": IDS,
     "completion_ids": IDS,
     "sampled_logprobs": FLOATS,
     "weight_versions": SPANS,
     "loss_mask": pl.List(pl.Int8),
-    "trainer_logprobs": FLOATS,
-    "sampling_version_logprobs": FLOATS,
-    "entropies": FLOATS,
-    "reference_logprobs": FLOATS,
-    "advantages": FLOATS,
+    **dict.fromkeys(_SCORE_LISTS, FLOATS),
+    "more_scores": pl.List(SCORE),
 }
 _PLAIN_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "datetime": TIME,

@@ -127,4 +127,13 @@ def split_scores(turns: pl.DataFrame, columns: Sequence[str], score_columns: Seq
     held = turns.with_row_index("row").filter(pl.any_horizontal(pl.col(name).is_not_null() for name in scored))
     scores = held.select("row", *score_columns) if score_columns else held.select("row").head(0)
     assert set(score_columns) <= set(SCORES_SCHEMA), score_columns
-    return Batch(turns.select(wanted), scores)
+    return Batch(turns.select(wanted), _with_more(scores, turns) if score_columns else scores)
+
+
+def _with_more(scores: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The scores with those of turns that were scored more than once, in the order of the turns."""
+    if "more_scores" not in turns.columns or turns["more_scores"].null_count() == turns.height:
+        return scores
+    exploded = turns.with_row_index("row").select("row", "adapter", "more_scores").drop_nulls("more_scores")
+    more = exploded.explode("more_scores").drop_nulls("more_scores").unnest("more_scores")
+    return pl.concat([scores, more.select(scores.columns)], how="vertical_relaxed").sort("row", maintain_order=True)

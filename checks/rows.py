@@ -21,6 +21,18 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What every row is."""
 
 
+class ScoreRow(Row, frozen=True, kw_only=True):
+    """One scoring of a turn by the trainer, of a turn that was scored more than once."""
+
+    trainer_step: int | None = None
+    trainer_version: int | None = None
+    trainer_logprobs: list[float] | None = None
+    sampling_version_logprobs: list[float] | None = None
+    entropies: list[float] | None = None
+    reference_logprobs: list[float] | None = None
+    advantages: list[float] | None = None
+
+
 class TurnRow(Row, frozen=True, kw_only=True):
     """One model call, with what the trainer made of it where the log has that too."""
 
@@ -92,6 +104,8 @@ class TurnRow(Row, frozen=True, kw_only=True):
     entropies: list[float] | None = None
     reference_logprobs: list[float] | None = None
     advantages: list[float] | None = None
+    more_scores: list[ScoreRow] | None = None
+    """Scorings after the first, where the trainer met the turn more than once."""
 
 
 class StepRow(Row, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from checks.rows import Row, TurnRow
 BATCH_TOKENS = 2_000_000
 """Prompt and completion tokens of one batch, more only where one turn has more."""
 BATCH_TURNS = 50_000
+_TEXT_BYTES_PER_TOKEN = 4
 _TABLE_OF = {row: name for name, row in TABLES.items()}
 
 
@@ -28,7 +29,7 @@ class TurnGatherer:
         number = row.turn if row.turn is not None else self._last_turn.get(row.session_id, 0) + 1
         self._last_turn[row.session_id] = number
         self._rows.append(row if row.turn is not None else msgspec.structs.replace(row, turn=number))
-        self._tokens += len(row.prompt_ids or ()) + len(row.completion_ids or ())
+        self._tokens += _weight(row)
         if self._tokens >= BATCH_TOKENS or len(self._rows) >= BATCH_TURNS:
             return self.rest()
         return None
@@ -37,6 +38,14 @@ class TurnGatherer:
         """What is left."""
         rows, self._rows, self._tokens = self._rows, [], 0
         return frame_of(rows, "turns") if rows else None
+
+
+def _weight(row: TurnRow) -> int:
+    """Tokens of a turn; where it has none, about as many as its text would be."""
+    if row.prompt_ids is not None or row.completion_ids is not None:
+        return len(row.prompt_ids or ()) + len(row.completion_ids or ())
+    held = (row.request, row.response, row.prompt_text, row.completion_text)
+    return sum(len(msgspec.json.encode(each)) for each in held if each is not None) // _TEXT_BYTES_PER_TOKEN
 
 
 def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
@@ -48,6 +57,7 @@ def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
             columns[name] = [None if v is None else msgspec.json.encode(v).decode() for v in columns[name]]
     if "weight_versions" in columns:
         columns["weight_versions"] = [_spans(spans) for spans in columns["weight_versions"]]
+        columns["more_scores"] = [msgspec.to_builtins(scores) for scores in columns["more_scores"]]
     return pl.DataFrame(columns, schema=SCHEMAS[table], strict=True)
 
 

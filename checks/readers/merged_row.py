@@ -20,6 +20,34 @@ def sampled_runs(sampled: Sequence[bool | int]) -> Iterator[tuple[int, int]]:
 
 
 # Any: whatever other fields of TurnRow a reader sets, as they are.
+def turns_or_whole(
+    token_ids: Sequence[int],
+    sampled: Sequence[bool | int],
+    *,
+    session_id: str,
+    per_token: Mapping[str, Sequence[Any] | None],
+    **fields: Any,
+) -> Iterator[TurnRow]:
+    """As `turns_of`; a row whose lists are of unequal length stays one turn with its lists as they are, for the checks.
+
+    Its prompt is what comes before the first sampled token, and every list begins there.
+    """
+    lists = {"token_ids": token_ids, "sampled": sampled, **per_token}
+    if len({len(values) for values in lists.values() if values is not None}) <= 1:
+        yield from turns_of(token_ids, sampled, session_id=session_id, per_token=per_token, **fields)
+        return
+    start = next((start for start, _ in sampled_runs(sampled)), 0)
+    cut = {name: None if values is None else list(values[start:]) for name, values in per_token.items()}
+    yield TurnRow(
+        session_id=session_id,
+        turn=1,
+        prompt_ids=list(token_ids[:start]),
+        completion_ids=list(token_ids[start:]),
+        **cut,
+        **fields,
+    )
+
+
 def turns_of(
     token_ids: Sequence[int],
     sampled: Sequence[bool | int],

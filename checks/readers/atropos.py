@@ -1,87 +1,89 @@
-"""Atropos: groups of scored token sequences, one group a line."""
+"""Atropos: a scored group per line, tokens and masks of each of its sequences."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, cast
 
+from checks.readers.fields import Json, JsonObject, floats, token_ids
 from checks.readers.file_head import FileHead
+from checks.readers.file_order import in_order, short
 from checks.readers.format import Format, Unit
+from checks.readers.json_outline import outline
 from checks.readers.lines import json_objects
-from checks.readers.merged_row import turns_of
-from checks.readers.pickle_values import floats, ids, number
+from checks.readers.merged_row import turns_or_whole
 from checks.readers.unreadable import UnreadableParts
-from checks.rows import Row
+from checks.rows import Row, TurnRow
 
-_NO_LOSS = -100
-_NOT_SAMPLED = 1.0
-"""What stands for the log-probability of a token that the policy did not sample."""
+_MASKED = -100
 
 
 def recognise(head: FileHead) -> str | None:
-    """By the keys of a group."""
-    return (
-        "lines with tokens, masks and scores, as Atropos saves groups"
-        if head.keys >= {"tokens", "masks", "scores"}
-        else None
-    )
+    """By the three columns that a scored group must have."""
+    keys = outline(head)
+    return "lines with tokens, masks and scores of a group" if {"tokens", "masks", "scores"} <= keys else None
 
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
-    """The turns of every sequence of every group."""
+    """The sequences of one file, group after group."""
     for path in unit:
-        for line_number, line in json_objects(path, unreadable):
-            tokens, masks = line.get("tokens"), line.get("masks")
-            if not isinstance(tokens, list) or not isinstance(masks, list) or len(tokens) != len(masks):  # pyright: ignore[reportUnknownArgumentType]
-                unreadable.add(f"{path.name}:{line_number}", "no list of tokens with as many masks")
+        for number, line in json_objects(path, unreadable):
+            place = f"{short(path)}:{number}"
+            sequences = line.get("tokens")
+            if not isinstance(sequences, list):
+                unreadable.add(place, "tokens is not a list of sequences, expected a scored group")
                 continue
-            for row in range(len(cast(list[object], tokens))):
-                place = f"{path.name}:{line_number}[{row}]"
+            for index in range(len(sequences)):  # pyright: ignore[reportUnknownArgumentType]
                 try:
-                    yield from _turns(path, line, line_number, row, place)
-                except ValueError as error:
-                    unreadable.add(place, str(error))
+                    yield from list(_turns(line, index, place))
+                except (ValueError, IndexError, TypeError) as error:
+                    unreadable.add(f"{place} sequence {index}", str(error))
 
 
-# Any: a group as it was saved.
-def _turns(path: Path, line: dict[str, Any], line_number: int, row: int, place: str) -> Iterator[Row]:
-    tokens, mask = ids(_of_row(line.get("tokens"), row)), ids(_of_row(line.get("masks"), row))
-    if tokens is None or mask is None:
-        raise ValueError("tokens or masks that are no whole numbers")
-    # The mask repeats the token where the loss is taken; older environments write 1 and 0.
-    flags = [int(value == 1) for value in mask] if set(mask) <= {0, 1} else [int(value != _NO_LOSS) for value in mask]
-    logprobs = floats(_of_row(line.get("inference_logprobs"), row))
-    sampled = flags
-    if logprobs is not None and len(logprobs) == len(flags):
-        sampled = [int(flag or value != _NOT_SAMPLED) for flag, value in zip(flags, logprobs, strict=True)]
-    yield from turns_of(
-        tokens,
-        sampled,
-        session_id=f"{path.stem}/{line_number}/{row}",
-        group_id=f"{path.stem}/{line_number}",
+def _turns(line: JsonObject, index: int, place: str) -> Iterator[TurnRow]:
+    """A sequence: one turn per run that is not masked. Masked places hold no log-probability, only 1.0."""
+    ids = token_ids(line["tokens"][index], "tokens") or []
+    masks = [each != _MASKED for each in line["masks"][index]]
+    scores = floats(line["scores"], "scores") or []
+    if index >= len(scores):
+        raise ValueError(f"{len(scores)} scores, expected one for each sequence")
+    yield from turns_or_whole(
+        ids,
+        masks,
+        session_id=f"{place}/{index}",
         per_token={
-            "sampled_logprobs": logprobs,
-            "loss_mask": flags,
-            "reference_logprobs": floats(_of_row(line.get("ref_logprobs"), row)),
-            "advantages": floats(_of_row(line.get("advantages"), row)),
+            "sampled_logprobs": floats(_of(line, "inference_logprobs", index), "inference_logprobs"),
+            "reference_logprobs": floats(_of(line, "ref_logprobs", index), "ref_logprobs"),
+            "advantages": _advantages(_of(line, "advantages", index), len(ids)),
+            "loss_mask": [int(each) for each in masks],
         },
-        reward=number(_of_row(line.get("scores"), row)),
+        group_id=place,
+        reward=scores[index],
         place=place,
+        api="import:atropos",
     )
 
 
-# Any: as above.
-def _of_row(column: Any, row: int) -> Any:
-    return cast(list[Any], column)[row] if isinstance(column, list) and row < len(cast(list[Any], column)) else None
+def _advantages(value: Json, tokens: int) -> list[float] | None:
+    """Advantages per token; one number for the sequence is that of each of its tokens."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [float(value)] * tokens
+    return floats(value, "advantages")
+
+
+def _of(line: JsonObject, name: str, index: int) -> Json:
+    column = line.get(name)
+    return None if column is None else column[index]
 
 
 ATROPOS = Format(
     name="atropos",
-    about="Atropos' groups of scored token sequences",
+    about="Atropos groups (--env.data_path_to_save_groups): tokens, masks, scores",
     recognise=recognise,
     read=read,
+    units=in_order,
     advice={
-        "turns.sampled_logprobs": "Atropos: a managed server, so that inference_logprobs are saved with the groups",
-        "turns.trainer_logprobs": "Atropos saves none: they are the trainer's",
-        "turns.weight_versions": "Atropos saves none: put the trainer's metric log beside the groups",
+        "turns.sampled_logprobs": "Atropos: inference_logprobs are in the group when the managed server returns them",
+        "turns.trainer_logprobs": "Atropos: the groups come from the environment; the trainer keeps its own numbers",
+        "scores.trainer_logprobs": "Atropos: the groups come from the environment; the trainer keeps its own numbers",
+        "turns.weight_versions": "Atropos writes no weight version into its groups",
+        "turns.finish_reason": "Atropos writes no stop reason into its groups",
     },
 )

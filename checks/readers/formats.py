@@ -3,6 +3,9 @@
 from checks.readers.areal import AREAL
 from checks.readers.atropos import ATROPOS
 from checks.readers.format import Format
+from checks.readers.harbor import HARBOR
+from checks.readers.marin import MARIN
+from checks.readers.martingale import MARTINGALE
 from checks.readers.native_json import NATIVE_JSON
 from checks.readers.roll import ROLL
 from checks.readers.skyrl import SKYRL
@@ -24,5 +27,28 @@ FORMATS: tuple[Format, ...] = (
     ATROPOS,
     TENSORBOARD,
     TRAINER_METRICS,
+from checks.readers.nemo_gym import NEMO_GYM
+from checks.readers.nemo_rl import NEMO_RL
+from checks.readers.polar import POLAR
+from checks.readers.prime_rl import PRIME_RL
+from checks.readers.tinker import TINKER
+from checks.readers.tinker_capture import TINKER_CAPTURE
+from checks.readers.verifiers import VERIFIERS
+from checks.readers.verifiers_v0 import VERIFIERS_V0
+
+FORMATS: tuple[Format, ...] = (
+    NATIVE_JSON,
+    PRIME_RL,
+    VERIFIERS,
+    VERIFIERS_V0,
+    NEMO_RL,
+    NEMO_GYM,
+    POLAR,
+    HARBOR,
+    TINKER,
+    TINKER_CAPTURE,
+    MARTINGALE,
+    ATROPOS,
+    MARIN,
 )
 """Registered by hand."""

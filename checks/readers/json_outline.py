@@ -1,0 +1,45 @@
+"""Which keys a JSON value has, told from its first bytes alone, however large the whole is."""
+
+import re
+from functools import lru_cache
+
+from checks.readers.file_head import FileHead
+
+_DEPTH = 4
+"""Keys are told apart down to this depth."""
+_PIECES = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
+
+
+@lru_cache(maxsize=4)
+def outline(head: FileHead) -> frozenset[str]:
+    """The keys of the first JSON value of a file, as dotted paths; an element of a list is `[]`.
+
+    `{"a": {"b": 1}, "c": [{"d": 2}]}` gives `a`, `a.b`, `c`, `c.[]`, `c.[].d`. Only what is in the head is seen.
+    """
+    start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] not in (b"{", b"["):
+        return frozenset()
+    return frozenset(_paths(start))
+
+
+def _paths(start: bytes) -> set[str]:
+    found: set[str] = set()
+    path: list[str] = []
+    name = ""
+    for piece in _PIECES.finditer(start):
+        mark = piece[0][:1]
+        if mark == b'"':
+            if piece[2] is not None:
+                name = piece[1].decode("utf-8", "replace")
+                if len(path) <= _DEPTH:
+                    found.add(".".join([*path[1:], name]))
+        elif mark in b"{[":
+            path.append(name)
+            name = "[]" if mark == b"[" else ""
+            if mark == b"[" and len(path) <= _DEPTH:
+                found.add(".".join([*path[1:], name]))
+        else:
+            name = path.pop() if path else ""
+            if not path:
+                return found
+    return found

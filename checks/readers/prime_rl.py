@@ -1,0 +1,131 @@
+"""prime-rl: the trainer's token exports, its metrics, and the packed batches that cannot be read safely."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from checks.readers.fields import Json, JsonObject, even, flags, floats, objects, token_ids, whole
+from checks.readers.file_head import FileHead
+from checks.readers.file_order import in_order, short
+from checks.readers.format import Format, Unit
+from checks.readers.json_outline import outline
+from checks.readers.lines import json_objects
+from checks.readers.merged_row import turns_or_whole
+from checks.readers.prime_rl_metrics import is_metrics, steps_of
+from checks.readers.unreadable import UnreadableParts
+from checks.rows import Row, TurnRow
+
+_COLUMNS = frozenset({"token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"})
+_OBJECTS = frozenset({"export_sequence_idx", "tokens", "tokens.[].inference_logprob"})
+_PER_TOKEN = {
+    "token_ids": "id",
+    "loss_mask": "loss_mask",
+    "inference_logprobs": "inference_logprob",
+    "trainer_logprobs": "trainer_logprob",
+    "entropy": "entropy",
+    "advantages": "advantage",
+}
+"""Column to its name in the older layout of one object per token."""
+
+
+def recognise(head: FileHead) -> str | None:
+    """By the columns of a token export, the names of its metrics, or the name and kind of a packed batch."""
+    if head.path.name.startswith("rank_") and head.path.suffix == ".bin" and head.start[:1] >= b"\x90":
+        return "rank_*.bin in MessagePack"
+    keys = outline(head)
+    if keys >= _COLUMNS and "step" in keys:
+        return "lines with token_ids, inference_logprobs and trainer_logprobs"
+    if keys >= _OBJECTS:
+        return "lines with one object per token and both log-probabilities"
+    return "lines with step, time and the trainer's metric names" if is_metrics(keys) else None
+
+
+def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
+    """The rows of one file: sequences as turns, or metric lines as steps."""
+    for path in unit:
+        if path.suffix == ".bin":
+            unreadable.add(
+                short(path),
+                "a packed batch whose fields have no names and another order in each release of prime-rl; "
+                "expected token_exports/: set trainer.enable_token_export = true",
+            )
+            continue
+        metrics: list[JsonObject] = []
+        for number, line in json_objects(path, unreadable):
+            if "token_ids" not in line and "tokens" not in line:
+                metrics.append(line)
+                continue
+            place = f"{short(path)}:{number}"
+            try:
+                yield from _turns(line, place)
+            except ValueError as error:
+                unreadable.add(place, str(error))
+        yield from steps_of(metrics, short(path), unreadable)
+
+
+def _turns(line: JsonObject, place: str) -> Iterator[TurnRow]:
+    """A packed sequence: one turn per sampled run.
+
+    What carries only a cross-entropy weight was not sampled by the policy, though it is in the loss.
+    """
+    columns = _columns(line)
+    ids = token_ids(columns["token_ids"], "token_ids") or []
+    mask = flags(columns["loss_mask"], "loss_mask") or []
+    step = whole(line.get("step"), "step")
+    name = f"step_{step}/rank_{line.get('rank')}/{line.get('export_sequence_idx')}"
+    yield from turns_or_whole(
+        ids,
+        _sampled(mask, line),
+        session_id=name if "export_sequence_idx" in line else place,
+        per_token={
+            "sampled_logprobs": floats(columns["inference_logprobs"], "inference_logprobs"),
+            "trainer_logprobs": floats(columns["trainer_logprobs"], "trainer_logprobs"),
+            "entropies": floats(columns["entropy"], "entropy"),
+            "advantages": floats(columns["advantages"], "advantages"),
+            "loss_mask": mask,
+        },
+        trainer_step=step,
+        # prime-rl counts steps from 1: step n updates the weights that n - 1 steps have made.
+        trainer_version=None if step is None else step - 1,
+        place=place,
+        api="import:prime-rl",
+    )
+
+
+def _columns(line: JsonObject) -> dict[str, Json]:
+    """The columns, whichever layout the line has."""
+    if "token_ids" in line:
+        return {name: line.get(name) for name in _PER_TOKEN}
+    tokens = objects(line.get("tokens"), "tokens")
+    return {name: [token.get(each) for token in tokens] for name, each in _PER_TOKEN.items()}
+
+
+def _sampled(mask: list[int], line: JsonObject) -> list[int]:
+    policy = [floats(line.get(name), name) for name in ("rl_weights", "ref_kl_weights", "sdpo_weights")]
+    given: list[list[float]] = [each for each in policy if each is not None]
+    if policy[0] is None or not even({str(index): each for index, each in enumerate([mask, *given])}):
+        return mask
+    return [int(bool(flag) and any(weights)) for flag, *weights in zip(mask, *given, strict=True)]
+
+
+_ADVICE: dict[str, Any] = {
+    "turns.prompt_ids": "prime-rl: trainer.enable_token_export = true writes every token with both log-probabilities",
+    "scores.trainer_logprobs": "prime-rl: trainer.enable_token_export = true",
+    "turns.trainer_logprobs": "prime-rl: trainer.enable_token_export = true",
+    "turns.weight_versions": "prime-rl: read rollouts/step_N/train/all/traces.jsonl too; the file monitor writes it",
+    "turns.reward": "prime-rl: read rollouts/step_N/train/all/traces.jsonl too; the file monitor writes it",
+    "turns.group_id": "prime-rl: read rollouts/step_N/train/all/traces.jsonl too; the file monitor writes it",
+    "turns.finish_reason": "prime-rl: read rollouts/step_N/train/all/traces.jsonl too; the file monitor writes it",
+    "steps.mfu": "prime-rl: read metrics.jsonl of the output folder too",
+    "steps.grad_norm": "prime-rl: read metrics.jsonl of the output folder too",
+    "steps.wait_s": "prime-rl: read metrics.jsonl of the output folder too",
+    "spans.role": "prime-rl: read metrics.jsonl of the output folder too (time/wait_for_batch)",
+}
+
+PRIME_RL = Format(
+    name="prime-rl",
+    about="prime-rl token exports (token_exports/step_N/rank_R.jsonl) and metrics.jsonl",
+    recognise=recognise,
+    read=read,
+    units=in_order,
+    advice=_ADVICE,
+)

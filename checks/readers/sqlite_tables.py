@@ -1,0 +1,90 @@
+"""An SQLite file that somebody else may be writing: read only, row by row, whatever it holds."""
+
+import sqlite3
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from checks.readers.unreadable import UnreadableParts
+
+VALUE_LIMIT = 256 * 2**20
+"""Largest text or blob that is read."""
+
+
+@contextmanager
+def read_only(path: Path, unreadable: UnreadableParts) -> Generator["Tables | None"]:
+    """The database's tables as of now, a live write-ahead log included; None after counting why it cannot be read."""
+    try:
+        with closing(_connected(path)) as connection:
+            yield Tables(path, connection, unreadable)
+    except sqlite3.Error as error:
+        unreadable.add(path.name, f"SQLite cannot read it on: {error}; what came before it was read")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Opens it; a folder that cannot be written has no place for the index of a write-ahead log."""
+    place = quote(str(path.absolute()))
+    try:
+        return _checked(f"file:{place}?mode=ro")
+    except sqlite3.OperationalError:
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+        return _checked(f"file:{place}?mode=ro&immutable=1")
+
+
+def _checked(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, timeout=5.0)
+    try:
+        connection.text_factory = bytes
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        # One snapshot for all tables, whatever is written meanwhile.
+        connection.execute("BEGIN")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+class Tables:
+    """The plain tables of an open database. A view is never run: it may be anything."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, unreadable: UnreadableParts) -> None:
+        self._path = path
+        self._connection = connection
+        self._unreadable = unreadable
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The columns of a plain table; empty when there is none of that name."""
+        kind = self._connection.execute(
+            "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+        ).fetchone()
+        if kind is None or not kind[0] or kind[0][:20].upper().startswith(b"CREATE VIRTUAL"):
+            return frozenset()
+        return frozenset(
+            row[1].decode("utf-8", "replace")
+            for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")
+        )
+
+    # Any: SQLite holds any type in any column.
+    def rows(
+        self, table: str, columns: Sequence[str], *, where: str = "", order: str = "rowid", values: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Some columns of a table, null where it lacks one; text is bytes. None at all when the table is missing."""
+        held = self.columns(table)
+        if not held:
+            self._unreadable.add(self._path.name, f"no table {table}")
+            return
+        chosen = ", ".join(_quoted(name) if name in held else "NULL" for name in columns)
+        condition = f" WHERE {where}" if where else ""
+        yield from self._connection.execute(
+            f"SELECT {chosen} FROM {_quoted(table)}{condition} ORDER BY {order}", tuple(values)
+        )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

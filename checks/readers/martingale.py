@@ -80,30 +80,34 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
 
 
 def _database(path: Path, tables: Tables, unreadable: UnreadableParts) -> Iterator[Row]:
-    revisions: dict[bytes, _Revision] = {}
+    revisions: dict[str, _Revision] = {}
     for digest, step, manifest in tables.rows("llm_revisions", ("digest", "step", "manifest_json"), order="step"):
-        sampler = mapping(mapping(_decoded(manifest)).get("sampler"))
-        revisions[digest] = _Revision(step, sampler)
+        try:
+            sampler = mapping(mapping(_decoded(manifest)).get("sampler"))
+            revisions[_text(digest)] = _Revision(_whole(step), sampler)
+        except ValueError as error:
+            unreadable.add(f"{path.name} revision {_text(digest)}", str(error))
+            continue
         if len(revisions) == 1:
             yield RunRow(precision=text(sampler.get("dtype")), logprob_mode=text(sampler.get("logprobs_mode")))
     for digest, record, created in tables.rows(
         "sequences", ("digest", "record_json", "created_at"), order="actor_id, sequence_index"
     ):
-        place = f"{path.name} sequence {text(digest.decode('ascii', 'replace'))}"
+        place = f"{path.name} sequence {_text(digest)}"
         try:
             row = _turn(mapping(_decoded(record)), revisions, place)
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             unreadable.add(place, str(error))
             continue
         scores = [
             msgspec.structs.replace(each, advantages=row.advantages)
-            for each in _scores(tables, digest, len(row.completion_ids or ()), revisions, place, unreadable)
+            for each in _scores(tables, _text(digest), len(row.completion_ids or ()), revisions, place, unreadable)
         ]
         first = msgspec.structs.asdict(scores[0]) if scores else {}
         yield msgspec.structs.replace(row, finished_at=when(created), more_scores=scores[1:] or None, **first)
 
 
-def _turn(record: JsonObject, revisions: Mapping[bytes, _Revision], place: str) -> TurnRow:
+def _turn(record: JsonObject, revisions: Mapping[str, _Revision], place: str) -> TurnRow:
     """A sequence, its log-probabilities read from their bits.
 
     What the record calls its reward is the advantage: that is what martingale's hooks in TRL and verl give it.
@@ -134,9 +138,9 @@ def _turn(record: JsonObject, revisions: Mapping[bytes, _Revision], place: str) 
 
 def _scores(
     tables: Tables,
-    digest: bytes,
+    digest: str,
     tokens: int,
-    revisions: Mapping[bytes, _Revision],
+    revisions: Mapping[str, _Revision],
     place: str,
     unreadable: UnreadableParts,
 ) -> Iterator[ScoreRow]:
@@ -146,24 +150,24 @@ def _scores(
         ("train_revision_digest", "position", "record_json"),
         where="sequence_digest = ?",
         order="train_revision_digest, position",
-        values=(digest.decode("utf-8", "replace"),),
+        values=(digest,),
     )
     made: list[tuple[int, ScoreRow]] = []
     for revision, rows in groupby(found, key=lambda row: row[0]):
         held = list(rows)
         try:
-            step = _revision(revision.decode("ascii", "replace"), revisions).step
+            step = _revision(_text(revision), revisions).step
             if [position for _, position, _ in held] != list(range(tokens)):
                 raise ValueError(f"{len(held)} scores for {tokens} tokens, expected one for each")
             values = [_float(mapping(_decoded(record)).get("logprob_bits")) for _, _, record in held]
             made.append((step, ScoreRow(trainer_step=step, trainer_version=step, trainer_logprobs=values)))
-        except (ValueError, KeyError) as error:
-            unreadable.add(f"{place} scored by {revision.decode('ascii', 'replace')}", str(error))
+        except ValueError as error:
+            unreadable.add(f"{place} scored by {_text(revision)}", str(error))
     yield from (score for _, score in sorted(made, key=lambda each: each[0]))
 
 
-def _revision(digest: str | None, revisions: Mapping[bytes, _Revision]) -> _Revision:
-    found = revisions.get((digest or "").encode())
+def _revision(digest: str | None, revisions: Mapping[str, _Revision]) -> _Revision:
+    found = revisions.get(digest or "")
     if found is None:
         raise ValueError(f"revision {digest} is not in llm_revisions")
     return found
@@ -183,6 +187,16 @@ def _float(bits: Json) -> float:
     if not isinstance(bits, str) or not bits.startswith("f32:") or len(bits) != 12:
         raise ValueError(f"{bits!r} instead of the bits of a float, expected f32:<8 hex digits>")
     return struct.unpack(">f", bytes.fromhex(bits[4:]))[0]
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _whole(step: Any) -> int:
+    if not isinstance(step, int):
+        raise ValueError(f"step {step!r}, expected a whole number")
+    return step
 
 
 def _decoded(value: Any) -> Json:

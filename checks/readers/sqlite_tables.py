@@ -17,7 +17,13 @@ VALUE_LIMIT = 256 * 2**20
 def read_only(path: Path, unreadable: UnreadableParts) -> Generator["Tables | None"]:
     """The database's tables as of now, a live write-ahead log included; None after counting why it cannot be read."""
     try:
-        with closing(_connected(path)) as connection:
+        connection = _connected(path)
+    except sqlite3.Error as error:
+        unreadable.add(path.name, f"SQLite cannot open it: {error}")
+        yield None
+        return
+    try:
+        with closing(connection):
             yield Tables(path, connection, unreadable)
     except sqlite3.Error as error:
         unreadable.add(path.name, f"SQLite cannot read it on: {error}; what came before it was read")

@@ -6,7 +6,7 @@ from checks.readers.fields import Json, JsonObject, floats, token_ids
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order, short
 from checks.readers.format import Format, Unit
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import tells
 from checks.readers.lines import json_objects
 from checks.readers.merged_row import turns_or_whole
 from checks.readers.unreadable import UnreadableParts
@@ -17,8 +17,8 @@ _MASKED = -100
 
 def recognise(head: FileHead) -> str | None:
     """By the three columns that a scored group must have."""
-    keys = outline(head)
-    return "lines with tokens, masks and scores of a group" if {"tokens", "masks", "scores"} <= keys else None
+    found = tells(head, ("tokens", "masks", "scores"), early=("tokens.[].[]",))
+    return "lines with tokens, masks and scores of a group" if found else None
 
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
@@ -32,7 +32,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
                 continue
             for index in range(len(sequences)):  # pyright: ignore[reportUnknownArgumentType]
                 try:
-                    yield from list(_turns(line, index, place))
+                    yield from _turns(line, index, place)
                 except (ValueError, IndexError, TypeError) as error:
                     unreadable.add(f"{place} sequence {index}", str(error))
 

@@ -21,7 +21,7 @@ from checks.readers.file_head import FileHead
 from checks.readers.file_order import by_number, short
 from checks.readers.format import Format, Unit
 from checks.readers.json_document import document
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import is_cut, outline
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
@@ -36,7 +36,7 @@ _DETAIL = {
 def recognise(head: FileHead) -> str | None:
     """By ATIF's schema version and steps, or by a trial's name and task."""
     keys = outline(head)
-    if b'"ATIF-v' in head.start and ("steps" in keys or "[].steps" in keys):
+    if b'"ATIF-v' in head.start and (keys & {"steps", "[].steps"} or is_cut(head)):
         return "schema_version ATIF and steps"
     if keys >= _TRIAL and keys & {"agent_result", "verifier_result", "trial_uri"}:
         return "a trial's result: trial_name, task_name and what agent and verifier said"

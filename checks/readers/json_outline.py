@@ -1,12 +1,15 @@
 """Which keys a JSON value has, told from its first bytes alone, however large the whole is."""
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 from checks.readers.file_head import FileHead
 
-_DEPTH = 4
+_DEPTH = 5
 """Keys are told apart down to this depth."""
+_END = ""
+"""Stands among the keys when the value ends in the head; no key that is looked for is empty."""
 _PIECES = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 
 
@@ -14,12 +17,24 @@ _PIECES = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 def outline(head: FileHead) -> frozenset[str]:
     """The keys of the first JSON value of a file, as dotted paths; an element of a list is `[]`.
 
-    `{"a": {"b": 1}, "c": [{"d": 2}]}` gives `a`, `a.b`, `c`, `c.[]`, `c.[].d`. Only what is in the head is seen.
+    `{"a": {"b": 1}, "c": [{"d": 2}]}` gives `a`, `a.b`, `c`, `c.[]`, `c.[].d`. Only what is in the head is seen, and
+    whether the value ends in it: `is_cut`.
     """
     start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] not in (b"{", b"["):
         return frozenset()
     return frozenset(_paths(start))
+
+
+def tells(head: FileHead, keys: Collection[str], *, early: Collection[str]) -> bool:
+    """Whether the first value of a file has some keys; of a value that the head cuts, the early ones are enough."""
+    found = outline(head)
+    return found.issuperset(keys) or (is_cut(head) and found.issuperset(early))
+
+
+def is_cut(head: FileHead) -> bool:
+    """Whether the first value goes on beyond the head."""
+    return _END not in outline(head) and bool(outline(head))
 
 
 def _paths(start: bytes) -> set[str]:
@@ -41,5 +56,5 @@ def _paths(start: bytes) -> set[str]:
         else:
             name = path.pop() if path else ""
             if not path:
-                return found
+                return found | {_END}
     return found

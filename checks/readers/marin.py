@@ -11,14 +11,14 @@ from checks.readers.json_outline import outline
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
-_CONVERSATION = frozenset({"run_id", "conversations", "stop_reason"})
+_CONVERSATION = frozenset({"run_id", "conversations"})
 
 
 def recognise(head: FileHead) -> str | None:
     """By a run's conversations, at the top of a line or of a list."""
     keys = outline(head)
     found = keys >= _CONVERSATION or {f"[].{name}" for name in _CONVERSATION} <= keys
-    return "rollouts with run_id, conversations and stop_reason" if found else None
+    return "rollouts with run_id and conversations" if found else None
 
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:

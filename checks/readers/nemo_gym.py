@@ -19,12 +19,12 @@ from checks.readers.fields import (
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import by_number, short
 from checks.readers.format import Format, Unit
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import is_cut, outline
 from checks.readers.lines import json_objects
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
-_CAPTURE = frozenset({"rollout_id", "model_call_id", "prompt_token_ids", "generation_token_ids"})
+_CAPTURE = frozenset({"rollout_id", "model_call_id", "prompt_token_ids"})
 _CAPTURE_SCHEMA = 1
 _MODEL_ITEMS = ("reasoning", "message", "function_call", "custom_tool_call", "web_search_call", "mcp_call")
 
@@ -33,16 +33,16 @@ def recognise(head: FileHead) -> str | None:
     """By the request and response of a rollout, by a captured model call, or by the request alone of a companion."""
     keys = outline(head)
     if keys >= _CAPTURE:
-        return "lines with a model call's prompt_token_ids and generation_token_ids"
+        return "lines with a rollout's model call and its prompt_token_ids"
     if "responses_create_params" in keys:
-        rollout = "response" in keys
+        rollout = "response" in keys or is_cut(head)
         return f"lines with responses_create_params {'and response' if rollout else '(and no response)'}"
     return None
 
 
 def units(heads: Sequence[FileHead]) -> list[Unit]:
     """Each file alone; inputs and failures without a response are left out where there are rollouts."""
-    told = [head for head in heads if "response" in outline(head) or outline(head) >= _CAPTURE]
+    told = [head for head in heads if {"response"} <= outline(head) or outline(head) >= _CAPTURE or is_cut(head)]
     return [(path,) for path in sorted((head.path for head in told or heads), key=by_number)]
 
 

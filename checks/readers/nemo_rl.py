@@ -10,7 +10,7 @@ from checks.readers.fields import Json, JsonObject, flags, floats, listed, token
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order, short, step_of
 from checks.readers.format import Format, Unit
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import is_cut, outline, tells
 from checks.readers.lines import json_objects
 from checks.readers.merged_row import turns_or_whole
 from checks.readers.unreadable import UnreadableParts
@@ -27,8 +27,10 @@ _LISTS = {
 def recognise(head: FileHead) -> str | None:
     """By the columns of a training row, or by content, rewards and idx of a validation row."""
     keys = outline(head)
-    if keys >= _TRAIN:
+    if tells(head, _TRAIN, early={"content", "rewards", "input_lengths"}):
         return "lines with token_ids, input_lengths, token_loss_mask and rewards"
+    if is_cut(head) and "content" in keys and head.path.name.startswith(("train_data_step", "val_data_step")):
+        return "lines that begin with content, in a file of one step"
     return "lines with content, rewards and idx" if {"content", "rewards", "idx"} <= keys else None
 
 
@@ -44,7 +46,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
                 where = place if count == 1 else f"{place} sample {sample}"
                 name = f"{short(path)}/{line.get('idx', number)}" + ("" if count == 1 else f"/{sample}")
                 try:
-                    yield from list(_rows(line, sample, path, name, where))
+                    yield from _rows(line, sample, path, name, where)
                 except (ValueError, IndexError) as error:
                     unreadable.add(where, str(error))
 

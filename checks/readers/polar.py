@@ -21,23 +21,25 @@ from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order
 from checks.readers.format import Format, Unit
 from checks.readers.json_document import documents
-from checks.readers.json_outline import outline
-from checks.readers.merged_row import turns_or_whole
+from checks.readers.json_outline import is_cut, outline
+from checks.readers.merged_row import sampled_runs, turns_or_whole
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow, VersionSpan
 
 _TRACE = frozenset({"prompt_ids", "response_ids", "loss_mask"})
-_PLACES = ("", "traces.[].", "trajectory.traces.[].", "session_result.trajectory.traces.[].")
+_FIRST = _TRACE | {"traces"}
+"""What may come before the cut in a trace so long that its first lists fill the head."""
+_PLACES = ("", "[].", "traces.[].", "trajectory.traces.[].", "session_result.trajectory.traces.[].")
 
 
 def recognise(head: FileHead) -> str | None:
     """By a trace's ids and mask, alone or inside a session result; or by the session's trajectory before them."""
     keys = outline(head)
-    for place in (*_PLACES, "[]."):
-        if {place + name for name in _TRACE} <= keys and place + "response_messages" not in keys - {place}:
-            return f"a trace with prompt_ids, response_ids and loss_mask ({place or 'alone'})"
+    for place in _PLACES:
         if {place + name for name in _TRACE} <= keys:
             return "traces with prompt_ids, response_ids and loss_mask"
+        if is_cut(head) and place + "prompt_ids" in keys and not {each.split(".[]")[0] for each in keys} - _FIRST:
+            return "a trace that begins with prompt_ids"
     for place in ("", "session_result."):
         if {place + "session_id", place + "trajectory.metadata.builder"} <= keys:
             return "a session result whose trajectory names its builder"
@@ -50,7 +52,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
         for place, whole_ in documents(path, unreadable):
             result = mapping(whole_.get("session_result")) or whole_
             try:
-                yield from list(_session(result, place))
+                yield from _session(result, place)
             except ValueError as error:
                 unreadable.add(place, str(error))
 
@@ -81,29 +83,28 @@ def _turns(trace: JsonObject, about: JsonObject, result: JsonObject, session: st
     before: list[Json] = [0] * len(prompt)
     reward = number(trace.get("reward"), "reward")
     task = text(result.get("task_id")) or text(about.get("task_id"))
-    rows = list(
-        turns_or_whole(
-            prompt + response,
-            [*before, *mask],
-            session_id=session,
-            per_token={
-                "sampled_logprobs": None if logprobs is None else [*before, *logprobs],
-                "loss_mask": [*before, *mask] if "loss_mask" in trace else None,
-            },
-            task_id=task,
-            group_id=task if reward is not None else None,
-            base_model=text(mapping(mapping(result.get("trajectory")).get("metadata")).get("model_used")),
-            reward=reward,
-            place=place,
-            api="import:polar",
-        )
+    rows = turns_or_whole(
+        prompt + response,
+        [*before, *mask],
+        session_id=session,
+        per_token={
+            "sampled_logprobs": None if logprobs is None else [*before, *logprobs],
+            "loss_mask": [*before, *mask] if "loss_mask" in trace else None,
+        },
+        task_id=task,
+        group_id=task if reward is not None else None,
+        base_model=text(mapping(mapping(result.get("trajectory")).get("metadata")).get("model_used")),
+        reward=reward,
+        place=place,
+        api="import:polar",
     )
-    versions = _versions(about, len(rows))
-    for index, (row, version) in enumerate(zip(rows, versions, strict=True)):
+    versions = _versions(about, sum(1 for _ in sampled_runs(mask)))
+    for index, row in enumerate(rows):
+        version = versions[index] if index < len(versions) else None
         yield msgspec.structs.replace(
             row,
             weight_versions=None if version is None else [VersionSpan(version, 0, len(row.completion_ids or ()))],
-            finish_reason=finish(trace.get("finish_reason")) if index == len(rows) - 1 else None,
+            finish_reason=finish(trace.get("finish_reason")) if index == len(versions) - 1 else None,
         )
 
 

@@ -14,8 +14,7 @@ from checks.readers.prime_rl_metrics import is_metrics, steps_of
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
-_COLUMNS = frozenset({"token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"})
-_OBJECTS = frozenset({"export_sequence_idx", "tokens", "tokens.[].inference_logprob"})
+_EXPORT = frozenset({"schema_version", "step", "micro_sequence_idx", "export_sequence_idx"})
 _PER_TOKEN = {
     "token_ids": "id",
     "loss_mask": "loss_mask",
@@ -32,10 +31,8 @@ def recognise(head: FileHead) -> str | None:
     if head.path.name.startswith("rank_") and head.path.suffix == ".bin" and head.start[:1] >= b"\x90":
         return "rank_*.bin in MessagePack"
     keys = outline(head)
-    if keys >= _COLUMNS and "step" in keys:
-        return "lines with token_ids, inference_logprobs and trainer_logprobs"
-    if keys >= _OBJECTS:
-        return "lines with one object per token and both log-probabilities"
+    if keys >= _EXPORT:
+        return "lines with step, micro_sequence_idx and export_sequence_idx"
     return "lines with step, time and the trainer's metric names" if is_metrics(keys) else None
 
 

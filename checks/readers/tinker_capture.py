@@ -52,13 +52,7 @@ _LAST_NUMBER = re.compile(r"(\d+)/?$")
 def recognise(head: FileHead) -> str | None:
     """By the kind of a captured record, or by the store's tables."""
     keys = outline(head)
-    if {"kind", "scope", "created_at"} <= keys and keys & {
-        "seq_id",
-        "sampling_params",
-        "prompt_tokens",
-        "op",
-        "samples",
-    }:
+    if {"kind", "scope", "created_at"} <= keys:
         return "lines with the kind and scope of a captured call"
     return "SQLite with the table wire_rows" if head.is_sqlite and b"wire_rows" in head.start else None
 

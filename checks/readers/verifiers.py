@@ -8,7 +8,7 @@ from checks.readers.fields import Json, JsonObject, mapping, number, objects, te
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import by_number, short, step_of
 from checks.readers.format import Format, Unit
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import outline, tells
 from checks.readers.lines import json_objects
 from checks.readers.unreadable import UnreadableParts
 from checks.readers.verifiers_graph import turns_of_trace
@@ -31,9 +31,11 @@ class Episode(NamedTuple):
 def recognise(head: FileHead) -> str | None:
     """By an episode's task and traces, or by one trace's nodes and calls."""
     keys = outline(head)
-    if {"traces", "task"} <= keys and ("traces.[].nodes" in keys or "env" in keys):
-        return "lines with an episode's task and traces"
-    return "lines with a trace's nodes, calls and rewards" if {"nodes", "calls", "rewards"} <= keys else None
+    if "task.type" in keys and tells(head, ("env", "traces"), early=("env",)):
+        return "lines with an episode's env, task and traces"
+    if "nodes.[].message" in keys and tells(head, ("calls", "rewards"), early=("agent", "task")):
+        return "lines with a trace's nodes, calls and rewards"
+    return None
 
 
 def units(heads: Sequence[FileHead]) -> list[Unit]:
@@ -61,7 +63,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
                 try:
                     session = text(trace.get("id")) or f"{place}/{index}"
                     fields = _fields(trace, episode, place)
-                    yield from list(turns_of_trace(trace, session_id=session, policy=episode.policy, fields=fields))
+                    yield from turns_of_trace(trace, session_id=session, policy=episode.policy, fields=fields)
                     if episode.purpose == "eval" and _is_trained(trace):
                         yield _evaluated(trace, episode, samples)
                 except ValueError as error:

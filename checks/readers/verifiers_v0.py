@@ -21,18 +21,20 @@ from checks.readers.file_head import FileHead
 from checks.readers.file_order import by_number, short, step_of
 from checks.readers.format import Format, Unit
 from checks.readers.json_document import document, documents
-from checks.readers.json_outline import outline
+from checks.readers.json_outline import outline, tells
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
 _METADATA = frozenset({"env_id", "model", "num_examples", "rollouts_per_example"})
 _ROLLOUT = frozenset({"example_id", "prompt", "completion", "reward"})
+_LATE = frozenset({"completion", "reward"})
 
 
 def recognise(head: FileHead) -> str | None:
     """By the fields of a rollout, of all outputs together, or of the metadata beside them."""
     keys = outline(head)
-    if keys >= _ROLLOUT or {f"[].{name}" for name in _ROLLOUT} <= keys:
+    many = {f"[].{name}" for name in _ROLLOUT}
+    if tells(head, _ROLLOUT, early=_ROLLOUT - _LATE) or tells(head, many, early={f"[].{n}" for n in _ROLLOUT - _LATE}):
         return "rollouts with example_id, prompt, completion and reward"
     if {"outputs", "metadata"} <= keys and ("outputs.[].example_id" in keys or "metadata.env_id" in keys):
         return "outputs with their metadata"

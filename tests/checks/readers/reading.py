@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from checks.columns import SCORE_COLUMNS, SCHEMAS
+from checks.columns import SCHEMAS, SCORE_COLUMNS
 from checks.log import Log
 from checks.readers.open_log import open_log
 

@@ -76,4 +76,9 @@ def decode_json(text: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError):
         import json
 
-        return json.loads(text.decode("utf-8"))
+        value = json.loads(text.decode("utf-8"))
+        if b"\\ud" not in text.lower():
+            return value
+        # Half of a surrogate pair, which Python's dialect allows and UTF-8 cannot hold, becomes U+FFFD.
+        held = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return json.loads(held.decode("utf-8", "replace"))

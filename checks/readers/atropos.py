@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from checks.readers.fields import Json, JsonObject, floats, token_ids
+from checks.readers.fields import Json, JsonObject, floats, listed, number, token_ids
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order, short
 from checks.readers.format import Format, Unit
@@ -24,26 +24,25 @@ def recognise(head: FileHead) -> str | None:
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
     """The sequences of one file, group after group."""
     for path in unit:
-        for number, line in json_objects(path, unreadable):
-            place = f"{short(path)}:{number}"
-            sequences = line.get("tokens")
-            if not isinstance(sequences, list):
+        for line_number, line in json_objects(path, unreadable):
+            place = f"{short(path)}:{line_number}"
+            sequences = listed(line.get("tokens"))
+            if not sequences:
                 unreadable.add(place, "tokens is not a list of sequences, expected a scored group")
-                continue
-            for index in range(len(sequences)):  # pyright: ignore[reportUnknownArgumentType]
+            for index in range(len(sequences)):
                 try:
                     yield from _turns(line, index, place)
-                except (ValueError, IndexError, TypeError) as error:
+                except ValueError as error:
                     unreadable.add(f"{place} sequence {index}", str(error))
 
 
 def _turns(line: JsonObject, index: int, place: str) -> Iterator[TurnRow]:
     """A sequence: one turn per run that is not masked. Masked places hold no log-probability, only 1.0."""
-    ids = token_ids(line["tokens"][index], "tokens") or []
-    masks = [each != _MASKED for each in line["masks"][index]]
-    scores = floats(line["scores"], "scores") or []
-    if index >= len(scores):
-        raise ValueError(f"{len(scores)} scores, expected one for each sequence")
+    ids = token_ids(_of(line, "tokens", index), "tokens") or []
+    given = floats(_of(line, "masks", index), "masks")
+    if given is None:
+        raise ValueError("no masks, expected -100 for each token that was not sampled")
+    masks = [each != _MASKED for each in given]
     yield from turns_or_whole(
         ids,
         masks,
@@ -55,7 +54,7 @@ def _turns(line: JsonObject, index: int, place: str) -> Iterator[TurnRow]:
             "loss_mask": [int(each) for each in masks],
         },
         group_id=place,
-        reward=scores[index],
+        reward=number(_of(line, "scores", index), "scores"),
         place=place,
         api="import:atropos",
     )
@@ -69,8 +68,13 @@ def _advantages(value: Json, tokens: int) -> list[float] | None:
 
 
 def _of(line: JsonObject, name: str, index: int) -> Json:
-    column = line.get(name)
-    return None if column is None else column[index]
+    """One sequence's part of a column; None where there is no such column."""
+    if line.get(name) is None:
+        return None
+    column = listed(line[name])
+    if index >= len(column):
+        raise ValueError(f"{name} has {len(column)} sequences, expected more than {index}")
+    return column[index]
 
 
 ATROPOS = Format(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -102,6 +102,16 @@ def when(value: Json) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         return None
     return None
+
+
+def later(start: datetime | None, seconds: float | None) -> datetime | None:
+    """A time some seconds after another; None where either is missing or the sum is no time."""
+    if start is None or seconds is None:
+        return None
+    try:
+        return start + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        return None
 
 
 def finish(value: Json) -> str | None:

@@ -54,10 +54,9 @@ def _on_lines(path: Path) -> bool:
     """Whether the first line with anything on it is a whole JSON object, or too long to be anything else."""
     try:
         with open_plain(path) as file:
-            line = b""
-            while not line.strip() and (line := file.readline(DOCUMENT_LIMIT)):
-                pass
+            line = file.readline(DOCUMENT_LIMIT).removeprefix(b"\xef\xbb\xbf")
+            while line and not line.strip():
+                line = file.readline(DOCUMENT_LIMIT)
     except (OSError, EOFError, zstandard.ZstdError):
         return True
-    line = line.removeprefix(b"\xef\xbb\xbf").strip()
-    return line.startswith(b"{") and line.endswith(b"}")
+    return line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}")

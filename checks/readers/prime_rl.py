@@ -1,16 +1,18 @@
 """prime-rl: the trainer's token exports, its metrics, and the packed batches that cannot be read safely."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from checks.readers import verifiers
 from checks.readers.fields import Json, JsonObject, even, flags, floats, objects, token_ids, whole
 from checks.readers.file_head import FileHead
-from checks.readers.file_order import in_order, short
+from checks.readers.file_order import by_number, short
 from checks.readers.format import Format, Unit
 from checks.readers.json_outline import outline
 from checks.readers.lines import json_objects
 from checks.readers.merged_row import turns_or_whole
-from checks.readers.prime_rl_metrics import is_metrics, steps_of
+from checks.readers.prime_rl_metrics import MetricSteps, is_metrics
+from checks.readers.scored_runs import ScoredRuns
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
@@ -27,36 +29,82 @@ _PER_TOKEN = {
 
 
 def recognise(head: FileHead) -> str | None:
-    """By the columns of a token export, the names of its metrics, or the name and kind of a packed batch."""
+    """By a token export's numbering, metric names, episodes of a training run, or the name of a packed batch."""
     if head.path.name.startswith("rank_") and head.path.suffix == ".bin" and head.start[:1] >= b"\x90":
         return "rank_*.bin in MessagePack"
     keys = outline(head)
     if keys >= _EXPORT:
         return "lines with step, micro_sequence_idx and export_sequence_idx"
+    if "run.work" in keys and verifiers.recognise(head) is not None:
+        return "episodes with the work that a training run gave them"
     return "lines with step, time and the trainer's metric names" if is_metrics(keys) else None
 
 
+def units(heads: Sequence[FileHead]) -> list[Unit]:
+    """The exports of a step with its training traces, where there are both; every other file alone."""
+    traces = [path for (path,) in verifiers.units([head for head in heads if _is_traces(head)])]
+    others = sorted((head.path for head in heads if not _is_traces(head)), key=by_number)
+    made: list[Unit] = []
+    for path in traces:
+        mine = [each for each in others if _step_folder(each, "token_exports") == _step_folder(path, "rollouts")]
+        mine = mine if _step_folder(path, "rollouts") is not None and path.parent.parent.name == "train" else []
+        others = [each for each in others if each not in mine]
+        made.append((*mine, path))
+    return made + [(path,) for path in others]
+
+
+def _is_traces(head: FileHead) -> bool:
+    return "run.work" in outline(head)
+
+
+def _step_folder(path: Path, above: str) -> tuple[str, str] | None:
+    """The run's folder and the step, of a file somewhere below `above`/step_N."""
+    parts = path.parts
+    if above not in parts[:-2]:
+        return None
+    place = len(parts) - 1 - parts[::-1].index(above)
+    return "/".join(parts[:place]), parts[place + 1]
+
+
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
+    """The rows of one file; or a step's traces with the scores of its exports, then the exports that fit no trace."""
+    *exports, last = unit
+    if not exports:
+        if _is_traces(FileHead.of(last)):
+            yield from verifiers.read(unit, unreadable)
+        else:
+            yield from _file(last, unreadable)
+        return
+    scored = ScoredRuns()
+    for path in exports:
+        for row in _file(path, unreadable):
+            scored.add(row)
+    for row in verifiers.read((last,), unreadable):
+        yield scored.joined(row)
+    for path in exports:
+        yield from filter(scored.is_left, _file(path, UnreadableParts()))
+
+
+def _file(path: Path, unreadable: UnreadableParts) -> Iterator[Row]:
     """The rows of one file: sequences as turns, or metric lines as steps."""
-    for path in unit:
-        if path.suffix == ".bin":
-            unreadable.add(
-                short(path),
-                "a packed batch whose fields have no names and another order in each release of prime-rl; "
-                "expected token_exports/: set trainer.enable_token_export = true",
-            )
+    if path.suffix == ".bin":
+        unreadable.add(
+            short(path),
+            "a packed batch whose fields have no names and another order in each release of prime-rl; "
+            "expected token_exports/: set trainer.enable_token_export = true",
+        )
+        return
+    metrics = MetricSteps()
+    for number, line in json_objects(path, unreadable):
+        if "token_ids" not in line and "tokens" not in line:
+            metrics.add(line, f"{short(path)}:{number}", unreadable)
             continue
-        metrics: list[JsonObject] = []
-        for number, line in json_objects(path, unreadable):
-            if "token_ids" not in line and "tokens" not in line:
-                metrics.append(line)
-                continue
-            place = f"{short(path)}:{number}"
-            try:
-                yield from _turns(line, place)
-            except ValueError as error:
-                unreadable.add(place, str(error))
-        yield from steps_of(metrics, short(path), unreadable)
+        place = f"{short(path)}:{number}"
+        try:
+            yield from _turns(line, place)
+        except ValueError as error:
+            unreadable.add(place, str(error))
+    yield from metrics.rows()
 
 
 def _turns(line: JsonObject, place: str) -> Iterator[TurnRow]:
@@ -104,7 +152,7 @@ def _sampled(mask: list[int], line: JsonObject) -> list[int]:
     return [int(bool(flag) and any(weights)) for flag, *weights in zip(mask, *given, strict=True)]
 
 
-_ADVICE: dict[str, Any] = {
+_ADVICE = {
     "turns.prompt_ids": "prime-rl: trainer.enable_token_export = true writes every token with both log-probabilities",
     "scores.trainer_logprobs": "prime-rl: trainer.enable_token_export = true",
     "turns.trainer_logprobs": "prime-rl: trainer.enable_token_export = true",
@@ -120,9 +168,9 @@ _ADVICE: dict[str, Any] = {
 
 PRIME_RL = Format(
     name="prime-rl",
-    about="prime-rl token exports (token_exports/step_N/rank_R.jsonl) and metrics.jsonl",
+    about="prime-rl token exports and traces, joined, and metrics.jsonl",
     recognise=recognise,
     read=read,
-    units=in_order,
-    advice=_ADVICE,
+    units=units,
+    advice={**verifiers.VERIFIERS.advice, **_ADVICE},
 )

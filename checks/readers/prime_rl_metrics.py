@@ -1,6 +1,6 @@
 """The metric lines of prime-rl: trainer and orchestrator each write some of a step's numbers."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from checks.readers.fields import JsonObject, number, when, whole
@@ -32,19 +32,26 @@ def is_metrics(keys: Collection[str]) -> bool:
     return "step" in keys and "time" in keys and any(key.startswith(_OWN) for key in keys)
 
 
-def steps_of(lines: Sequence[JsonObject], place: str, unreadable: UnreadableParts) -> Iterator[StepRow]:
+class MetricSteps:
     """One row per step, from all lines that say something of it."""
-    steps: dict[int, dict[str, Any]] = {}
-    for line in lines:
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[str, Any]] = {}
+
+    def add(self, line: JsonObject, place: str, unreadable: UnreadableParts) -> None:
+        """Takes what a line says of its step."""
         try:
             step = whole(line.get("step"), "step")
             if step is None:
                 raise ValueError("no step, expected {step, time, metric: number}")
-            steps.setdefault(step, {}).update(_known(line))
+            self._steps.setdefault(step, {}).update(_known(line))
         except ValueError as error:
             unreadable.add(place, str(error))
-    for step, known in sorted(steps.items()):
-        yield StepRow(step=step, **known)
+
+    def rows(self) -> Iterator[StepRow]:
+        """The steps, in their order."""
+        for step, known in sorted(self._steps.items()):
+            yield StepRow(step=step, **known)
 
 
 def _known(line: JsonObject) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 
 from checks.readers.fields import (
@@ -10,6 +9,7 @@ from checks.readers.fields import (
     JsonObject,
     finish,
     floats,
+    later,
     mapping,
     number,
     objects,
@@ -84,7 +84,7 @@ def _sampled(line: JsonObject, place: str) -> Iterator[TurnRow]:
     common: dict[str, Json] = {
         "base_model": text(line.get("base_model")),
         "started_at": started,
-        "finished_at": started + timedelta(seconds=latency) if started and latency is not None else None,
+        "finished_at": later(started, latency),
         "temperature": number(params.get("temperature"), "temperature"),
         "top_p": number(params.get("top_p"), "top_p"),
         "top_k": whole(params.get("top_k"), "top_k"),
@@ -162,9 +162,9 @@ def _version(model_path: Json) -> int | str | None:
 def _trained(line: JsonObject) -> Iterator[SpanRow]:
     """A training operation, from its submission to its result."""
     started = when(line.get("created_at"))
-    latency = number(line.get("latency_sec"), "latency_sec")
-    if line.get("op") in _TRAINING and started is not None and latency is not None:
-        yield SpanRow(role="trainer", kind="step", from_=started, to=started + timedelta(seconds=latency))
+    ended = later(started, number(line.get("latency_sec"), "latency_sec"))
+    if line.get("op") in _TRAINING and started is not None and ended is not None:
+        yield SpanRow(role="trainer", kind="step", from_=started, to=ended)
 
 
 def _plain(value: Json) -> Json:

@@ -90,6 +90,64 @@ def test_sequences_of_all_steps_and_ranks_are_apart_and_in_order(tmp_path: Path)
     assert len({turn["session_id"] for turn in found}) == 8
 
 
+def _traces(step: int, *runs: tuple[list[int], int]) -> dict[str, Any]:
+    """An episode with a trace for each of some sequences, each of which ends in some sampled tokens."""
+    traces = [
+        {
+            "id": f"trace-{step}-{index}",
+            "nodes": [
+                {
+                    "message": {"role": "assistant"},
+                    "sampled": True,
+                    "token_ids": ids,
+                    "mask": [False] * (len(ids) - sampled) + [True] * sampled,
+                    "logprobs": [-0.1] * sampled,
+                }
+            ],
+            "rewards": {"r": {"score": float(index)}},
+        }
+        for index, (ids, sampled) in enumerate(runs)
+    ]
+    work = {"type": "train", "step": step, "policy": {"start": step - 2, "end": step - 2}}
+    return {
+        "env": {"id": "e"},
+        "task": {"type": "t"},
+        "run": {"type": "train", "id": "r", "work": work},
+        "traces": traces,
+    }
+
+
+def _short(ids: list[int], mu: float, pi: float, step: int, index: int) -> dict[str, Any]:
+    columns = {"token_ids": ids, "loss_mask": [False, True], "advantages": [0, 1.0], "entropy": [0, 0.5]}
+    both = {"inference_logprobs": [0.0, mu], "trainer_logprobs": [0.0, pi]}
+    return _export(**columns, **both, step=step, export_sequence_idx=index)
+
+
+def test_exports_of_a_step_are_joined_with_its_traces_by_their_tokens(tmp_path: Path) -> None:
+    for step in (2, 3):
+        lines = [_traces(step, ([1, 2], 1), ([1, 2], 1), ([1, 3], 1), ([1, 4], 1))]
+        write_lines(tmp_path / f"rollouts/step_{step}/train/all/traces.jsonl", lines)
+        write_lines(tmp_path / f"rollouts/step_{step}/train/effective/traces.jsonl", lines)
+        exports = [
+            _short([1, 3], -0.125, -0.25, step, 0),
+            _short([1, 2], -0.5, -0.75, step, 1),
+            _short([1, 2], -0.5, -1.0, step, 2),
+            _short([8, 9], -2.0, -3.0, step, 3),
+        ]
+        write_lines(tmp_path / f"token_exports/step_{step}/rank_0.jsonl", exports)
+    log = opened(tmp_path)
+    found, scored = turns(log), scores(log)
+    of_step = [turn for turn in found if turn["trainer_step"] == 3]
+    assert [turn["session_id"] for turn in of_step] == [*(f"trace-3-{n}" for n in range(4)), "step_3/rank_1/3"]
+    assert [turn["sampled_logprobs"] for turn in of_step] == [[-0.5], [-0.5], [-0.125], [-0.1], [-2.0]]
+    assert [turn["trainer_logprobs"] for turn in of_step] == [[-0.75], [-1.0], [-0.25], None, [-3.0]]
+    assert [turn["reward"] for turn in of_step] == [0.0, 1.0, 2.0, 3.0, None]
+    assert of_step[0]["weight_versions"] == [{"version": "1", "start": 0, "end": 1}]
+    assert {(score["trainer_step"], score["trainer_version"]) for score in scored} == {(2, 1), (3, 2)}
+    assert len(found) == 10
+    assert log.source().format == "prime-rl"
+
+
 def test_metric_lines_of_one_step_are_joined(tmp_path: Path) -> None:
     trainer = {
         "step": 1,

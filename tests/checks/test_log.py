@@ -1,0 +1,34 @@
+"""Turns with their scores: several of one turn, none of another."""
+
+import polars as pl
+
+from checks.columns import SCHEMAS
+from checks.log import MemoryLog, split_scores
+from checks.readers.batching import TurnGatherer, frame_of
+from checks.rows import ScoreRow, TurnRow
+
+
+def test_a_turn_that_was_scored_twice_has_two_scores_next_to_each_other() -> None:
+    more = [ScoreRow(trainer_step=7, trainer_version=6, trainer_logprobs=[-3.0])]
+    turns = [
+        TurnRow(session_id="a", turn=1, trainer_step=5, trainer_logprobs=[-2.0], more_scores=more),
+        TurnRow(session_id="b", turn=1),
+        TurnRow(session_id="c", turn=1, trainer_step=5, trainer_logprobs=[-4.0]),
+    ]
+    batch = split_scores(frame_of(turns, "turns"), ["turn"], ["trainer_step", "trainer_logprobs", "adapter"])
+    assert batch.scores.rows() == [(0, 5, [-2.0], None), (0, 7, [-3.0], None), (2, 5, [-4.0], None)]
+    assert split_scores(frame_of(turns, "turns"), [], []).scores.height == 0
+
+
+def test_frames_without_further_scores_are_read() -> None:
+    frame = pl.DataFrame({"session_id": ["a"], "trainer_logprobs": [[-1.0]]})
+    (batch,) = MemoryLog({"turns": frame}).batches([], ["trainer_logprobs"])
+    assert batch.scores.rows() == [(0, [-1.0])]
+    assert "more_scores" in SCHEMAS["turns"]
+
+
+def test_turns_of_text_are_given_before_they_are_too_many() -> None:
+    gatherer = TurnGatherer()
+    request: dict[str, object] = {"messages": [{"role": "user", "content": "x" * 2**20}]}
+    full = [gatherer.add(TurnRow(session_id="s", request=request)) for _ in range(9)]
+    assert [frame is not None for frame in full] == [False] * 7 + [True] + [False]

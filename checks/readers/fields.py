@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, cast
 
 import msgspec
+import numpy as np
 
 # Any: JSON values of whatever the framework wrote.
 Json = Any
@@ -53,7 +54,7 @@ def floats(value: Json, name: str) -> list[float] | None:
 def flags(value: Json, name: str) -> list[int] | None:
     """A mask as 0 and 1, from booleans or numbers; None stays None."""
     found = _as(list[bool | int | float], value, name)
-    return None if found is None else [int(each != 0) for each in found]
+    return None if found is None else (np.asarray(found, dtype=np.float64) != 0).astype(np.int8).tolist()
 
 
 def number(value: Json, name: str) -> float | None:

@@ -45,14 +45,12 @@ def recognise(head: FileHead) -> str | None:
 
 def units(heads: Sequence[FileHead]) -> list[Unit]:
     """A trial's result with the trajectories in its folder; trajectories without a result alone."""
-    results = sorted((head.path for head in heads if outline(head) >= _TRIAL), key=by_number)
-    rest = sorted((head.path for head in heads if not outline(head) >= _TRIAL), key=by_number)
-    made: list[Unit] = []
-    for result in results:
-        mine = [path for path in rest if result.parent in path.parents]
-        rest = [path for path in rest if path not in mine]
-        made.append((result, *mine))
-    return made + [(path,) for path in rest]
+    results = {head.path.parent: head.path for head in heads if outline(head) >= _TRIAL}
+    made: dict[Path, list[Path]] = {result: [result] for result in sorted(results.values(), key=by_number)}
+    for path in sorted((head.path for head in heads if not outline(head) >= _TRIAL), key=by_number):
+        above = next((results[folder] for folder in path.parents if folder in results), path)
+        made.setdefault(above, []).append(path)
+    return [tuple(paths) for paths in made.values()]
 
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:

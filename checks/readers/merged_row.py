@@ -3,20 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from checks.rows import TurnRow
 
 
-def sampled_runs(sampled: Sequence[bool | int]) -> Iterator[tuple[int, int]]:
+def sampled_runs(sampled: Sequence[bool | int]) -> list[tuple[int, int]]:
     """Start and end (exclusive) of each run of sampled tokens."""
-    start = None
-    for index, flag in enumerate(sampled):
-        if flag and start is None:
-            start = index
-        elif not flag and start is not None:
-            yield start, index
-            start = None
-    if start is not None:
-        yield start, len(sampled)
+    edges = np.diff(np.asarray(sampled, dtype=bool).astype(np.int8), prepend=0, append=0)
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 # Any: whatever other fields of TurnRow a reader sets, as they are.

@@ -98,7 +98,7 @@ def _turns(trace: JsonObject, about: JsonObject, result: JsonObject, session: st
         place=place,
         api="import:polar",
     )
-    versions = _versions(about, sum(1 for _ in sampled_runs(mask)))
+    versions = _versions(about, len(sampled_runs(mask)))
     for index, row in enumerate(rows):
         version = versions[index] if index < len(versions) else None
         yield msgspec.structs.replace(

@@ -43,14 +43,20 @@ def recognise(head: FileHead) -> str | None:
 def units(heads: Sequence[FileHead]) -> list[Unit]:
     """The exports of a step with its training traces, where there are both; every other file alone."""
     traces = [path for (path,) in verifiers.units([head for head in heads if _is_traces(head)])]
-    others = sorted((head.path for head in heads if not _is_traces(head)), key=by_number)
-    made: list[Unit] = []
-    for path in traces:
-        mine = [each for each in others if _step_folder(each, "token_exports") == _step_folder(path, "rollouts")]
-        mine = mine if _step_folder(path, "rollouts") is not None and path.parent.parent.name == "train" else []
-        others = [each for each in others if each not in mine]
-        made.append((*mine, path))
-    return made + [(path,) for path in others]
+    of_step = {
+        step: path
+        for path in traces
+        if path.parent.parent.name == "train" and (step := _step_folder(path, "rollouts")) is not None
+    }
+    joined: dict[Path, list[Path]] = {path: [] for path in traces}
+    alone: list[Unit] = []
+    for path in sorted((head.path for head in heads if not _is_traces(head)), key=by_number):
+        step = _step_folder(path, "token_exports")
+        if step in of_step:
+            joined[of_step[step]].append(path)
+        else:
+            alone.append((path,))
+    return [(*exports, path) for path, exports in joined.items()] + alone
 
 
 def _is_traces(head: FileHead) -> bool:

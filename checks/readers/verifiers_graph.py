@@ -82,7 +82,7 @@ def _runs(node: JsonObject, ids: list[int], before: Sequence[list[int]]) -> Iter
     sampled = sum(mask)
     compact = {ours: floats(node.get(theirs), theirs) for ours, theirs in _COMPACT.items()}
     held = {name: values for name, values in compact.items() if values}
-    runs = list(sampled_runs(mask))
+    runs = sampled_runs(mask)
     if len(runs) > 1 and (odd := next((name for name, each in held.items() if len(each) != sampled), None)):
         raise ValueError(f"{len(held[odd])} {odd} for {sampled} sampled tokens in {len(runs)} runs, expected as many")
     done = 0

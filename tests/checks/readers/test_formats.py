@@ -1,0 +1,52 @@
+"""All formats together: each file is one format's, and advice is for columns that there are."""
+
+from pathlib import Path
+
+import pytest
+
+from checks.columns import SCHEMAS, SCORES_SCHEMA
+from checks.readers.file_head import FileHead
+from checks.readers.formats import FORMATS
+
+OF_SAMPLE = {
+    "harbor-atif/rolloutviz__harbor-atif.json": "harbor",
+    "martingale/trl_grpo_vllm_a10g_16steps_seed0_t1.0_fp32_probe/alarms.json": "martingale",
+    "martingale/trl_grpo_vllm_a10g_16steps_seed0_t1.0_fp32_probe/report.json": "martingale",
+    "martingale/trl_grpo_vllm_a10g_16steps_seed0_t1.0_fp32_probe/tokens.db": "martingale",
+    "martingale/trl_grpo_vllm_a10g_16steps_seed0_t1.0_fp32_probe/trainer_log.json": "martingale",
+    "martingale/trl_grpo_vllm_a10g_16steps_seed0_t1.0_fp32_probe/worst_tokens.json": "martingale",
+    "martingale/verl_grpo_vllm_t4_8steps_seed0/trainer_log.json": "martingale",
+    "nemo-gym/competitive_coding_challenges__example_rollouts.jsonl": "nemo-gym",
+    "nemo-gym/example_single_tool_call__example_rollouts.jsonl": "nemo-gym",
+    "polar/h200-stitch__attempt4.quarantined.json": "polar",
+    "polar/h200-stitch__attempt5.accepted.json": "polar",
+    "polar/mac-fidelity__trace.json": "polar",
+    "verifiers/rolloutscope__metadata.json": "verifiers-v0",
+    "verifiers/rolloutscope__multi_turn_rollout.jsonl": "verifiers-v0",
+    "verifiers/rolloutscope__results.jsonl": "verifiers-v0",
+    "verifiers/rolloutviz__verifiers-generate.json": "verifiers-v0",
+}
+
+
+def test_names_are_told_apart_and_said_in_one_line() -> None:
+    assert len({form.name for form in FORMATS}) == len(FORMATS)
+    assert all(form.about and "\n" not in form.about for form in FORMATS)
+
+
+def test_advice_is_for_columns_that_there_are() -> None:
+    columns = {f"{table}.{column}" for table, schema in SCHEMAS.items() for column in schema}
+    columns |= {f"scores.{column}" for column in SCORES_SCHEMA}
+    assert {(form.name, column) for form in FORMATS for column in form.advice if column not in columns} == set()
+
+
+@pytest.mark.parametrize("name", OF_SAMPLE)
+def test_a_sample_is_read_by_its_own_format(shared_folder: Path, name: str) -> None:
+    head = FileHead.of(shared_folder / "samples" / name)
+    assert next(form.name for form in FORMATS if form.recognise(head) is not None) == OF_SAMPLE[name]
+
+
+def test_logs_of_other_kinds_are_left_to_others(shared_folder: Path) -> None:
+    ours = {form.name: form for form in FORMATS if form.name in {*OF_SAMPLE.values(), "atropos", "marin", "prime-rl"}}
+    for folder in ("claude-code", "swe-agent"):
+        for path in (shared_folder / "samples" / folder).iterdir():
+            assert [name for name, form in ours.items() if form.recognise(FileHead.of(path)) is not None] == []

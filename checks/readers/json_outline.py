@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from checks.readers.file_head import FileHead
 
@@ -10,20 +10,24 @@ _DEPTH = 5
 """Keys are told apart down to this depth."""
 _END = ""
 """Stands among the keys when the value ends in the head; no key that is looked for is empty."""
-_PIECES = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
+_SEEN: WeakKeyDictionary[FileHead, frozenset[str]] = WeakKeyDictionary()
+"""Every format asks, and each would look anew."""
+# A string may be cut by the end of the head; were that no match, each quote in it would be tried in its turn.
+_PIECES = re.compile(rb'"((?:[^"\\]++|\\.)*+)(?:"(\s*+:)?|\\?\Z)|[{}\[\]]', re.DOTALL)
 
 
-@lru_cache(maxsize=4)
 def outline(head: FileHead) -> frozenset[str]:
     """The keys of the first JSON value of a file, as dotted paths; an element of a list is `[]`.
 
     `{"a": {"b": 1}, "c": [{"d": 2}]}` gives `a`, `a.b`, `c`, `c.[]`, `c.[].d`. Only what is in the head is seen, and
     whether the value ends in it: `is_cut`.
     """
-    start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] not in (b"{", b"["):
-        return frozenset()
-    return frozenset(_paths(start))
+    found = _SEEN.get(head)
+    if found is None:
+        start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
+        found = frozenset(_paths(start)) if start[:1] in (b"{", b"[") else frozenset[str]()
+        _SEEN[head] = found
+    return found
 
 
 def tells(head: FileHead, keys: Collection[str], *, early: Collection[str]) -> bool:

@@ -89,7 +89,7 @@ def _database(path: Path, tables: Tables, unreadable: UnreadableParts) -> Iterat
             unreadable.add(f"{path.name} revision {_text(digest)}", str(error))
             continue
         if len(revisions) == 1:
-            yield RunRow(precision=text(sampler.get("dtype")), logprob_mode=text(sampler.get("logprobs_mode")))
+            yield RunRow(precision=text(sampler.get("dtype")))
     for digest, record, created in tables.rows(
         "sequences", ("digest", "record_json", "created_at"), order="actor_id, sequence_index"
     ):

@@ -92,7 +92,7 @@ def _turns(line: JsonObject, path: Path, place: str) -> Iterator[TurnRow]:
         "session_id": f"{folder}:{place.rsplit(':', 1)[1]}"
         if rollout is None
         else f"{folder}/task{task}-roll{rollout}",
-        "group_id": None if task is None else f"{folder}/task{task}",
+        "group_id": text(line.get("_ng_group_id")) or (None if task is None else f"{folder}/task{task}"),
         "task_id": task,
         "base_model": text(response.get("model")),
         "reward": number(line.get("reward"), "reward"),

@@ -46,6 +46,7 @@ _STORED = (
     "seq_id",
 )
 _TRAINING = ("forward_backward", "forward_backward_custom", "optim_step")
+_PATH_END = 40
 _LAST_NUMBER = re.compile(r"(\d+)/?$")
 
 
@@ -155,7 +156,7 @@ def _turn(scope: JsonObject, line: JsonObject, sample: int | None, said: Mapping
 def _version(model_path: Json) -> int | str | None:
     """The number at the end of a checkpoint's path, which is the cookbook's step; a path without one as it is."""
     path = text(model_path)
-    found = _LAST_NUMBER.search(path or "")
+    found = _LAST_NUMBER.search((path or "")[-_PATH_END:])
     return int(found[1]) if found else path
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from checks.columns import SCHEMAS, SCORES_SCHEMA
 from checks.readers.file_head import FileHead
+from checks.readers.format import Format
 from checks.readers.formats import FORMATS
+from checks.readers.open_log import open_log
 
 OF_SAMPLE = {
     "harbor-atif/rolloutviz__harbor-atif.json": "harbor",
@@ -43,6 +45,25 @@ def test_advice_is_for_columns_that_there_are() -> None:
 def test_a_sample_is_read_by_its_own_format(shared_folder: Path, name: str) -> None:
     head = FileHead.of(shared_folder / "samples" / name)
     assert next(form.name for form in FORMATS if form.recognise(head) is not None) == OF_SAMPLE[name]
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_a_forced_format_raises_nothing_whatever_the_file_is(shared_folder: Path, tmp_path: Path, form: Format) -> None:
+    samples = [path for path in (shared_folder / "samples").rglob("*") if path.is_file()]
+    for name, content in {
+        "empty": b"",
+        "noise": bytes(range(256)) * 64,
+        "sqlite": b"SQLite format 3\x00" + b"\x00llm_revisions sequence_digest wire_rows" * 200,
+        "deep": b"[" * 50_000,
+        "utf16": '{"a": 1}\n'.encode("utf-16"),
+        "nan": b'{"step": NaN, "time": Infinity}\n',
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        samples.append(path)
+    for path in samples:
+        log = open_log(path, reads=form.name)
+        assert sum(batch.turns.height for batch in log.batches(["prompt_ids"])) >= 0, path
 
 
 def test_logs_of_other_kinds_are_left_to_others(shared_folder: Path) -> None:

@@ -42,3 +42,8 @@ def test_what_is_no_json_has_no_keys() -> None:
     for start in (b"", b"PAR1", b"\x00\xff", b'"a": 1', b"}{", b"]"):
         assert outline(_head(start)) == frozenset()
         assert not is_cut(_head(start))
+
+
+def test_a_long_string_that_the_head_cuts_is_passed_over_at_once() -> None:
+    for text in (b'{"a' + b'\\"' * 130_000, b'{"a": "' + b'\\"' * 130_000 + b"\\", b'{"a' + b'"' * 130_001):
+        assert outline(_head(text)) <= {"a", ""}

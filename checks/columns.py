@@ -21,7 +21,9 @@ _SCORE_LISTS = (
     "reference_logprobs",
     "advantages",
 )
-SCORE = pl.Struct({"trainer_step": pl.Int64, "trainer_version": pl.Int64, **dict.fromkeys(_SCORE_LISTS, FLOATS)})
+SCORE = pl.Struct(
+    {"adapter": pl.String, "trainer_step": pl.Int64, "trainer_version": pl.Int64, **dict.fromkeys(_SCORE_LISTS, FLOATS)}
+)
 
 _OWN_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "prompt_ids": IDS,

@@ -135,5 +135,6 @@ def _with_more(scores: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     if "more_scores" not in turns.columns or turns["more_scores"].null_count() == turns.height:
         return scores
     exploded = turns.with_row_index("row").select("row", "adapter", "more_scores").drop_nulls("more_scores")
-    more = exploded.explode("more_scores").drop_nulls("more_scores").unnest("more_scores")
+    each = exploded.explode("more_scores").drop_nulls("more_scores").rename({"adapter": "of_turn"})
+    more = each.unnest("more_scores").with_columns(adapter=pl.coalesce("adapter", "of_turn"))
     return pl.concat([scores, more.select(scores.columns)], how="vertical_relaxed").sort("row", maintain_order=True)

@@ -24,6 +24,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class ScoreRow(Row, frozen=True, kw_only=True):
     """One scoring of a turn by the trainer, of a turn that was scored more than once."""
 
+    adapter: str | None = None
+    """The adapter being trained; None where that is the turn's own."""
     trainer_step: int | None = None
     trainer_version: int | None = None
     trainer_logprobs: list[float] | None = None

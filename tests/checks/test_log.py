@@ -11,12 +11,12 @@ from checks.rows import ScoreRow, TurnRow
 def test_a_turn_that_was_scored_twice_has_two_scores_next_to_each_other() -> None:
     more = [ScoreRow(trainer_step=7, trainer_version=6, trainer_logprobs=[-3.0])]
     turns = [
-        TurnRow(session_id="a", turn=1, trainer_step=5, trainer_logprobs=[-2.0], more_scores=more),
+        TurnRow(session_id="a", turn=1, adapter="x", trainer_step=5, trainer_logprobs=[-2.0], more_scores=more),
         TurnRow(session_id="b", turn=1),
         TurnRow(session_id="c", turn=1, trainer_step=5, trainer_logprobs=[-4.0]),
     ]
     batch = split_scores(frame_of(turns, "turns"), ["turn"], ["trainer_step", "trainer_logprobs", "adapter"])
-    assert batch.scores.rows() == [(0, 5, [-2.0], None), (0, 7, [-3.0], None), (2, 5, [-4.0], None)]
+    assert batch.scores.rows() == [(0, 5, [-2.0], "x"), (0, 7, [-3.0], "x"), (2, 5, [-4.0], None)]
     assert split_scores(frame_of(turns, "turns"), [], []).scores.height == 0
 
 

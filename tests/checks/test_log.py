@@ -1,11 +1,17 @@
 """Turns with their scores: several of one turn, none of another."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import polars as pl
 
 from checks.columns import SCHEMAS
 from checks.log import MemoryLog, split_scores
-from checks.readers.batching import TurnGatherer, frame_of
-from checks.rows import ScoreRow, TurnRow
+from checks.readers.batching import frame_of
+from checks.readers.file_log import FileLog
+from checks.readers.format import Format, Unit
+from checks.readers.unreadable import UnreadableParts
+from checks.rows import Row, ScoreRow, TurnRow
 
 
 def test_a_turn_that_was_scored_twice_has_two_scores_next_to_each_other() -> None:
@@ -28,7 +34,11 @@ def test_frames_without_further_scores_are_read() -> None:
 
 
 def test_turns_of_text_are_given_before_they_are_too_many() -> None:
-    gatherer = TurnGatherer()
     request: dict[str, object] = {"messages": [{"role": "user", "content": "x" * 2**20}]}
-    full = [gatherer.add(TurnRow(session_id="s", request=request)) for _ in range(9)]
-    assert [frame is not None for frame in full] == [False] * 7 + [True] + [False]
+
+    def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
+        return (TurnRow(session_id="s", request=request) for _ in range(9))
+
+    form = Format(name="text", about="", recognise=lambda head: None, read=read)
+    log = FileLog(Path("x"), [(form, (Path("x"),))], "")
+    assert [batch.turns.height for batch in log.batches(["request"])] == [8, 1]

@@ -1,5 +1,6 @@
 """All formats together: each file is one format's, and advice is for columns that there are."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from checks.readers.file_head import FileHead
 from checks.readers.format import Format
 from checks.readers.formats import FORMATS
 from checks.readers.open_log import open_log
+from collector.errors import UserError
 
 OF_SAMPLE = {
     "harbor-atif/rolloutviz__harbor-atif.json": "harbor",
@@ -48,7 +50,9 @@ def test_a_sample_is_read_by_its_own_format(shared_folder: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_a_forced_format_raises_nothing_whatever_the_file_is(shared_folder: Path, tmp_path: Path, form: Format) -> None:
+def test_a_forced_format_reads_or_refuses_whatever_the_file_is(
+    shared_folder: Path, tmp_path: Path, form: Format
+) -> None:
     samples = [path for path in (shared_folder / "samples").rglob("*") if path.is_file()]
     for name, content in {
         "empty": b"",
@@ -62,8 +66,8 @@ def test_a_forced_format_raises_nothing_whatever_the_file_is(shared_folder: Path
         path.write_bytes(content)
         samples.append(path)
     for path in samples:
-        log = open_log(path, reads=form.name)
-        assert sum(batch.turns.height for batch in log.batches(["prompt_ids"])) >= 0, path
+        with suppress(UserError):
+            assert sum(batch.turns.height for batch in open_log(path, reads=form.name).batches(["prompt_ids"])) >= 0
 
 
 def test_logs_of_other_kinds_are_left_to_others(shared_folder: Path) -> None:

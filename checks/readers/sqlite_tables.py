@@ -18,7 +18,7 @@ def read_only(path: Path, unreadable: UnreadableParts) -> Generator["Tables | No
     """The database's tables as of now, a live write-ahead log included; None after counting why it cannot be read."""
     try:
         connection = _connected(path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         unreadable.add(path.name, f"SQLite cannot open it: {error}")
         yield None
         return
@@ -30,15 +30,37 @@ def read_only(path: Path, unreadable: UnreadableParts) -> Generator["Tables | No
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Opens it; a folder that cannot be written has no place for the index of a write-ahead log."""
+    """Opens it without leaving anything behind in its folder.
+
+    A read-only connection makes the two side files of a write-ahead log and cannot delete them. So they are used
+    where a writer has left them, or has them open; where there are none, the file alone is the whole database.
+    """
     place = quote(str(path.absolute()))
+    at_rest = f"file:{place}?mode=ro&immutable=1"
+    if _logs_ahead(path) and not _has_side_files(path):
+        return _checked(at_rest)
     try:
         return _checked(f"file:{place}?mode=ro")
     except sqlite3.OperationalError:
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
+        # A folder that cannot be written has no place for the index of the log; without a log none is needed.
+        if _side_file(path, "-wal").exists() and _side_file(path, "-wal").stat().st_size:
             raise
-        return _checked(f"file:{place}?mode=ro&immutable=1")
+        return _checked(at_rest)
+
+
+def _logs_ahead(path: Path) -> bool:
+    """Whether the header says that changes go to a write-ahead log first."""
+    with path.open("rb") as file:
+        return file.read(20)[18:20] == b"\x02\x02"
+
+
+def _has_side_files(path: Path) -> bool:
+    log = _side_file(path, "-wal")
+    return _side_file(path, "-shm").exists() or (log.exists() and log.stat().st_size > 0)
+
+
+def _side_file(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
 
 
 def _checked(address: str) -> sqlite3.Connection:

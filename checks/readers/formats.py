@@ -7,34 +7,21 @@ from checks.readers.harbor import HARBOR
 from checks.readers.marin import MARIN
 from checks.readers.martingale import MARTINGALE
 from checks.readers.native_json import NATIVE_JSON
-from checks.readers.roll import ROLL
-from checks.readers.skyrl import SKYRL
-from checks.readers.slime import SLIME
-from checks.readers.tensorboard import TENSORBOARD
-from checks.readers.trainer_metrics import TRAINER_METRICS
-from checks.readers.trl import TRL
-from checks.readers.verl import VERL, VERL_VALIDATION
-
-FORMATS: tuple[Format, ...] = (
-    NATIVE_JSON,
-    SLIME,
-    SKYRL,
-    VERL_VALIDATION,
-    VERL,
-    ROLL,
-    TRL,
-    AREAL,
-    ATROPOS,
-    TENSORBOARD,
-    TRAINER_METRICS,
 from checks.readers.nemo_gym import NEMO_GYM
 from checks.readers.nemo_rl import NEMO_RL
 from checks.readers.polar import POLAR
 from checks.readers.prime_rl import PRIME_RL
+from checks.readers.roll import ROLL
+from checks.readers.skyrl import SKYRL
+from checks.readers.slime import SLIME
+from checks.readers.tensorboard import TENSORBOARD
 from checks.readers.tinker import TINKER
 from checks.readers.tinker_capture import TINKER_CAPTURE
+from checks.readers.trainer_metrics import TRAINER_METRICS
+from checks.readers.trl import TRL
 from checks.readers.verifiers import VERIFIERS
 from checks.readers.verifiers_v0 import VERIFIERS_V0
+from checks.readers.verl import VERL, VERL_VALIDATION
 
 FORMATS: tuple[Format, ...] = (
     NATIVE_JSON,
@@ -50,5 +37,14 @@ FORMATS: tuple[Format, ...] = (
     MARTINGALE,
     ATROPOS,
     MARIN,
+    SLIME,
+    SKYRL,
+    VERL_VALIDATION,
+    VERL,
+    ROLL,
+    TRL,
+    AREAL,
+    TENSORBOARD,
+    TRAINER_METRICS,
 )
 """Registered by hand."""

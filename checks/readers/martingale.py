@@ -12,23 +12,12 @@ from checks.readers.fields import Json, JsonObject, mapping, number, objects, te
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order
 from checks.readers.format import Format, Unit
-from checks.readers.json_document import documents
 from checks.readers.json_outline import outline
 from checks.readers.lines import decode_json
 from checks.readers.sqlite_tables import Tables, read_only
+from checks.readers.trainer_metrics import read as read_metrics
 from checks.readers.unreadable import UnreadableParts
-from checks.rows import Row, RunRow, ScoreRow, StepRow, TurnRow, VersionSpan
-
-_METRICS = {
-    "grad_norm": ("grad_norm", "actor/grad_norm"),
-    "loss": ("loss", "actor/loss"),
-    "entropy": ("entropy", "actor/entropy"),
-    "lr": ("learning_rate", "actor/lr"),
-    "reward_mean": ("reward", "critic/rewards/mean"),
-    "duration_s": ("step_time", "timing_s/step"),
-}
-"""Field of a step to its name in the logs of TRL and of verl."""
-
+from checks.rows import Row, RunRow, ScoreRow, TurnRow, VersionSpan
 
 _COMPANIONS = (
     frozenset({"by_lag", "n_scored_tokens"}),
@@ -72,7 +61,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
             unreadable.add(path.name, "a report about a tokens.db, expected tokens.db itself or trainer_log.json")
             continue
         if not head.is_sqlite:
-            yield from _steps(path, unreadable)
+            yield from read_metrics((path,), unreadable)
             continue
         with read_only(path, unreadable) as tables:
             if tables is not None:
@@ -201,23 +190,6 @@ def _whole(step: Any) -> int:
 
 def _decoded(value: Any) -> Json:
     return decode_json(value) if isinstance(value, bytes) else None
-
-
-def _steps(path: Path, unreadable: UnreadableParts) -> Iterator[StepRow]:
-    """The metric lines of a trainer's log; the summary at its end has no metrics of a step."""
-    for place, line in documents(path, unreadable):
-        try:
-            held = {
-                ours: number(line[theirs], theirs)
-                for ours, names in _METRICS.items()
-                for theirs in names
-                if theirs in line
-            }
-            step = whole(line.get("step"), "step")
-            if step is not None and held:
-                yield StepRow(step=step, **held)  # pyright: ignore[reportArgumentType]
-        except ValueError as error:
-            unreadable.add(place, str(error))
 
 
 MARTINGALE = Format(

@@ -89,6 +89,9 @@ def test_the_folder_joins_the_database_with_the_trainer_s_log_and_skips_its_repo
         "lr": 5e-06,
         "reward_mean": 0.9375,
         "duration_s": 7.776635451000004,
+        "clip_share": 0.0,
+        "truncated_share": 0.0,
+        "zero_variance_share": 0.5,
     }
 
 

@@ -43,17 +43,15 @@ def test_verls_file_logger(tmp_path: Path) -> None:
 
 
 def test_lines_of_one_step_are_one_row(tmp_path: Path) -> None:
-    """prime-rl logs each family of metrics in a line of its own, trainer and orchestrator in a file each."""
+    """As of a trainer that logs each family of metrics in a line of its own, and its actors in a file each."""
     trainer = lines(
         tmp_path / "trainer.jsonl",
-        {"step": 0, "perf/mfu": 30.0, "time": 1_700_000_000.0},
-        {"step": 0, "optim/grad_norm": 0.25},
-        {"step": 1, "optim/grad_norm": 0.5},
+        {"step": 0, "perf/mfu/actor": 0.3},
+        {"step": 0, "actor/grad_norm": 0.25},
+        {"step": 1, "actor/grad_norm": 0.5},
     )
-    orchestrator = lines(
-        tmp_path / "orchestrator.jsonl", {"step": 1, "reward/all/mean": 0.75, "time/wait_for_policy": 3.0}
-    )
-    rows, _ = read(trainer, orchestrator)
+    rollouts = lines(tmp_path / "rollouts.jsonl", {"step": 1, "critic/score/mean": 0.75, "timing_s/param_sync": 3.0})
+    rows, _ = read(trainer, rollouts)
     assert [(row.step, row.mfu, row.grad_norm, row.reward_mean, row.engine_wait_s) for row in rows] == [
         (0, pytest.approx(0.3), 0.25, None, None),
         (1, None, 0.5, 0.75, 3.0),

@@ -1,0 +1,188 @@
+"""Entropy that collapses or surges, and log-probabilities that no probability can have."""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from checks.finding import Evidence, Finding, Series, Status, Threshold, grade, kept, worst
+from checks.measures.entropies import ABOVE_ZERO
+from checks.measures.parts import part
+
+LEAST_STEPS = 10
+"""A change over the run is told from so many steps on."""
+_NEXT = (
+    "pass-at-k: is the diversity of answers falling too",
+    "the learning rate and the entropy or KL term",
+    "grad-norm",
+)
+_NEXT_ABOVE = ("the source of these log-probabilities: unnormalised, shifted, or a placeholder without a loss mask",)
+
+
+class _Curve(NamedTuple):
+    """Mean entropy by step of one adapter."""
+
+    adapter: str | None
+    step: list[int]
+    entropy: list[float]
+
+
+def entropy(
+    entropies: pl.DataFrame,
+    steps: pl.DataFrame,
+    *,
+    warn_at: float = 0.01,
+    fail_at: float = 0.001,
+    collapse_warn_at: float = 0.25,
+    collapse_fail_at: float = 0.1,
+    surge_warn_at: float = 2.5,
+    surge_fail_at: float = 5.0,
+) -> Finding:
+    """Entropy that collapses or surges, and log-probabilities that no probability can have.
+
+    Definition: entropy_mean is the mean of the full distribution's entropy over completion tokens, where the trainer
+    logged that (of tokens, else of steps). From sampled tokens alone only entropy_sampled_estimate is known,
+    -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. From
+    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least).
+    logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
+    has; float32 rounding stays below.
+    Units: nats.
+    Reads: turns(sampled_logprobs, completion_ids, loss_mask, temperature, trainer_step), scores(entropies,
+    trainer_logprobs, sampling_version_logprobs, reference_logprobs, trainer_step), steps(entropy).
+    Threshold: mean below 0.01 warns and below 0.001 fails; last over first fifth below 1/4 or above 2.5 warns, below
+    1/10 or above 5 fails: provisional, since the level depends on the task (arithmetic answers of three tokens have
+    0.014 in a healthy run). A log-probability above zero always fails.
+    Check next: pass-at-k; the learning rate and the entropy or KL term; grad-norm.
+    """
+    sums = part(entropies, "steps") if "steps" in entropies.columns else pl.DataFrame()
+    metrics = _metrics(sums, steps)
+    above, above_omitted = _above(entropies)
+    if not metrics and not above:
+        return _nothing(entropies)
+    value = metrics.get("entropy_mean", metrics.get("entropy_sampled_estimate"))
+    curves = _curves(sums, steps)
+    limits = (collapse_warn_at, collapse_fail_at, surge_warn_at, surge_fail_at)
+    moved = [found for curve in curves if (found := _moved(curve, *limits)) is not None]
+    level: Status = "ok" if value is None else grade(value, warn_at=warn_at, fail_at=fail_at, below=True)
+    evidence, omitted = kept([*above, *moved])
+    status = worst([level, *(each.status or "ok" for each in moved), *(["fail"] if above else [])])
+    return Finding(
+        check="entropy",
+        status=status,
+        value=value,
+        unit="nats",
+        threshold=Threshold(warn=warn_at, fail=fail_at),
+        summary=_summary(metrics, moved, len(above) + above_omitted),
+        check_next=(_NEXT_ABOVE if above else ()) + (_NEXT if level != "ok" or moved else ()),
+        evidence=evidence,
+        evidence_omitted=omitted + above_omitted,
+        metrics=metrics,
+        series=tuple(_series(curve) for curve in curves if len(curve.step) > 1),
+    )
+
+
+def _nothing(entropies: pl.DataFrame) -> Finding:
+    unfit = int(part(entropies, "counts")["unfit"][0]) if entropies.height else 0
+    said = f"all {unfit} lists are of another length than their completion" if unfit else "none is logged"
+    return Finding.no_data(
+        "entropy",
+        f"no entropies and no log-probabilities to judge: {said}",
+        missing=("turns.entropies", "turns.sampled_logprobs"),
+    )
+
+
+def _metrics(sums: pl.DataFrame, steps: pl.DataFrame) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    if sums.height and (tokens := float(sums["entropy_tokens"].sum())):
+        metrics["entropy_mean"] = float(sums["entropy_sum"].sum()) / tokens
+    elif len(logged := steps["entropy"].drop_nulls()):
+        metrics["entropy_mean"] = float(logged.mean())  # pyright: ignore[reportArgumentType]
+    if sums.height and (tokens := float(sums["sampled_tokens"].sum())):
+        metrics["entropy_sampled_estimate"] = -float(sums["sampled_sum"].sum()) / tokens + 0.0
+    return metrics
+
+
+def _curves(sums: pl.DataFrame, steps: pl.DataFrame) -> list[_Curve]:
+    """Per adapter: what the trainer logged per step, else entropies of tokens, else the estimate."""
+    logged = steps.drop_nulls("entropy").select("adapter", "step", "entropy")
+    if logged.is_empty() and sums.height:
+        kind = "entropy" if sums["entropy_tokens"].sum() else "sampled"
+        sign = 1.0 if kind == "entropy" else -1.0
+        told = sums.filter(pl.col("trainer_step").is_not_null() & (pl.col(f"{kind}_tokens") > 0))
+        logged = told.select(
+            "adapter", step="trainer_step", entropy=sign * pl.col(f"{kind}_sum") / pl.col(f"{kind}_tokens")
+        )
+    return [
+        _Curve(frame["adapter"][0], frame["step"].to_list(), frame["entropy"].to_list())
+        for frame in logged.sort("step", maintain_order=True).partition_by("adapter", maintain_order=True)
+    ]
+
+
+def _moved(
+    curve: _Curve, collapse_warn: float, collapse_fail: float, surge_warn: float, surge_fail: float
+) -> Evidence | None:
+    """A collapse or a surge from the first fifth of the steps to the last, at the first step beyond the warning."""
+    count = len(curve.step)
+    if count < LEAST_STEPS:
+        return None
+    fifth = max(5, count // 5)
+    series = pl.Series(curve.entropy)
+    before, after = series[:fifth].median(), series[-fifth:].median()
+    assert isinstance(before, float)
+    assert isinstance(after, float)
+    if before <= 0:
+        return None
+    ratio = after / before
+    falls = ratio < collapse_warn
+    low = grade(ratio, warn_at=collapse_warn, fail_at=collapse_fail, below=True)
+    status = low if falls else grade(ratio, warn_at=surge_warn, fail_at=surge_fail)
+    if status == "ok":
+        return None
+    bound = before * (collapse_warn if falls else surge_warn)
+    beyond = (
+        step
+        for step, value in zip(curve.step[fifth:], curve.entropy[fifth:], strict=True)
+        if (value < bound if falls else value > bound)
+    )
+    return Evidence(
+        step=next(beyond),
+        adapter=curve.adapter,
+        status=status,
+        value=after,
+        text=f"entropy {'collapsed' if falls else 'surged'} from {before:.3g} to {after:.3g} nats",
+        detail={"first_fifth": before, "last_fifth": after, "ratio": ratio},
+    )
+
+
+def _above(entropies: pl.DataFrame) -> tuple[list[Evidence], int]:
+    if "above" not in entropies.columns:
+        return [], 0
+    rows = part(entropies, "above")
+    found = [
+        Evidence(
+            session_id=row["session_id"],
+            turn=row["turn"],
+            token_index=row["token_index"],
+            kind="logprob_above_zero",
+            status="fail",
+            value=row["value"],
+            text=f"{row['column']} {row['value']:.4g} is above 0, a probability above 1; {row['tokens']} in this turn",
+            detail={"column": row["column"], "tokens": row["tokens"]},
+        )
+        for row in rows.sort("value", descending=True, maintain_order=True).iter_rows(named=True)
+    ]
+    return found, int(part(entropies, "counts")["above"][0]) - len(found)
+
+
+def _summary(metrics: dict[str, float], moved: list[Evidence], above: int) -> str:
+    names = {"entropy_mean": "mean entropy", "entropy_sampled_estimate": "estimate from sampled tokens"}
+    said = [f"{names[name]} {value:.4g} nats" for name, value in metrics.items()]
+    said += [each.text or "" for each in moved]
+    if above:
+        said.append(f"{above} lists with a log-probability above {ABOVE_ZERO:g}")
+    return "; ".join(said)
+
+
+def _series(curve: _Curve) -> Series:
+    name = "entropy" if curve.adapter is None else f"entropy of {curve.adapter}"
+    x = tuple(float(step) for step in curve.step)
+    return Series(name=name, x_label="step", y_label="nats", x=x, y=tuple(curve.entropy))

@@ -1,0 +1,264 @@
+"""Importance weights w = pi_old/mu of every scored completion token, folded by versions, setting and position."""
+
+from collections.abc import Collection
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from checks.finding import EVIDENCE_LIMIT
+from checks.log import Batch
+from checks.measure import Tools
+from checks.measures.parts import as_parts
+from checks.measures.sampled_tokens import (
+    LENGTH_COLUMNS,
+    UNKNOWN,
+    VERSION_COLUMNS,
+    counted_tokens,
+    lengths,
+    mask_fits,
+    pieces,
+)
+from checks.measures.weight_causes import weight_causes
+from checks.measures.weight_sums import histogram, piece_sums
+from checks.ragged import Array, ragged
+
+POSITIONS = (0, 16, 64, 256, 1024, 4096)
+"""First position of each bucket of positions."""
+SETTING = ("temperature", "logprob_mode", "top_p")
+"""What a turn was sampled with that may explain its weights."""
+CELL = ("adapter", "sampling_version", "trainer_version", "trainer_step", *SETTING)
+"""What tokens are folded by."""
+WORST_W = 2.0
+"""A turn is kept as a candidate for evidence when a token's w is above this or below its inverse,"""
+WORST_MEAN = 0.03
+"""or when its mean |log w| is above this; and always the few worst of each batch."""
+_ALWAYS = 16
+_COMPACT_AT = 200_000
+
+
+class ImportanceWeights:
+    """Parts: `cells` (sums by `CELL`), `positions`, `histogram` (by `CELL` and bin), `turns` (candidates for
+    evidence, worst first), `causes` (by `CELL`, of some candidates), `bad` (tokens that are not finite), `counts`."""
+
+    name: ClassVar[str] = "importance_weights"
+    turn_columns: ClassVar[tuple[str, ...]] = ("adapter", *LENGTH_COLUMNS, *VERSION_COLUMNS, *SETTING)
+    score_columns: ClassVar[tuple[str, ...]] = (
+        "trainer_step",
+        "trainer_version",
+        "trainer_logprobs",
+        "sampling_version_logprobs",
+        "reference_logprobs",
+    )
+    needs_tokenizer: ClassVar[bool] = False
+
+    def __init__(self, tools: Tools) -> None:
+        del tools
+        self._frames: dict[str, list[pl.DataFrame]] = {}
+        self._counts: dict[str, int] = dict.fromkeys(
+            ("sampled", "scored", "mismatched", "unsampled", "folded", "not_finite", "candidates"), 0
+        )
+
+    def add(self, batch: Batch) -> None:
+        """Folds the scored turns of one batch."""
+        self._counts["sampled"] += batch.turns["sampled_logprobs"].is_not_null().sum()
+        scores = batch.scores.filter(pl.col("trainer_logprobs").is_not_null())
+        if scores.is_empty():
+            return
+        rows = scores["row"].to_numpy()
+        turns = batch.turns
+        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
+            turns = turns[rows]
+        fitting = self._fitting(turns, scores)
+        if not fitting.all():
+            turns, scores = turns.filter(fitting), scores.filter(fitting)
+        if turns.height:
+            self._fold(turns, scores)
+
+    def _fitting(self, turns: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
+        """Which scored turns have lists of one length; the others have no ratio and are counted."""
+        found = lengths(turns).with_columns(scored=scores["trainer_logprobs"].list.len().cast(pl.Int64))
+        found = found.select(
+            has=pl.col("sampled").is_not_null(),
+            fits=(pl.col("sampled") == pl.col("tokens")) & (pl.col("scored") == pl.col("tokens")) & mask_fits(),
+        )
+        self._counts["scored"] += found.height
+        self._counts["unsampled"] += found.height - int(found["has"].sum())
+        self._counts["mismatched"] += int((found["has"] & ~found["fits"].fill_null(False)).sum())
+        return found["has"] & found["fits"].fill_null(False)
+
+    def _fold(self, turns: pl.DataFrame, scores: pl.DataFrame) -> None:
+        mu, old = ragged(turns["sampled_logprobs"]), ragged(scores["trainer_logprobs"])
+        cut = pieces(turns, mu.offsets, POSITIONS[1:])
+        if not len(cut.start):
+            return
+        with np.errstate(invalid="ignore"):
+            log_w = np.subtract(old.values, mu.values, dtype=np.float64)
+            total = log_w.sum()
+        kept = counted_tokens(turns["loss_mask"], mu.offsets)
+        mu_values = mu.values
+        if not np.isfinite(total):
+            kept = self._without_bad(turns, scores, mu_values, log_w, mu.offsets, kept)
+        start = cut.start
+        where = None
+        if kept is not None:
+            where = np.flatnonzero(kept)
+            log_w, mu_values = log_w[where], mu_values[where]
+            start = np.searchsorted(where, cut.start)
+        full = np.diff(start, append=len(log_w)) > 0
+        if not full.any():
+            return
+        start, row, position, version = (values[full] for values in (start, *cut[1:]))
+        sums = piece_sums(log_w, mu_values, start)
+        keys = _keys(turns, scores, row, version)
+        self._keep("positions", _by_position(sums, position))
+        segments, first = _segments(sums, row, version, keys)
+        self._counts["folded"] += int(segments["row"].n_unique())
+        self._keep("cells", _by_cell(segments))
+        self._keep("histogram", histogram(log_w, start[first], segments, CELL))
+        candidates = _candidates(segments)
+        if candidates.height:
+            ends = np.append(start[first][1:], len(log_w))
+            self._locate(turns, candidates, log_w, mu_values, start[first], ends, where, mu.offsets)
+            chosen = candidates.filter(pl.col("sum_abs") > WORST_MEAN * pl.col("n"))
+            if chosen.height:
+                spans = {int(s): (int(start[first][s]), int(ends[s])) for s in chosen["segment"]}
+                self._keep("causes", weight_causes(chosen, scores, spans, log_w, mu_values, where, mu.offsets))
+
+    def _without_bad(
+        self,
+        turns: pl.DataFrame,
+        scores: pl.DataFrame,
+        mu: Array,
+        log_w: Array,
+        offsets: Array,
+        kept: Array | None,
+    ) -> Array:
+        """Leaves out tokens whose log w is no finite number, and keeps where they are."""
+        finite = np.isfinite(log_w)
+        bad = np.flatnonzero(~finite if kept is None else ~finite & kept)
+        if len(bad):
+            rows = np.searchsorted(offsets, bad, side="right") - 1
+            first, index, count = np.unique(rows, return_index=True, return_counts=True)
+            old = ragged(scores["trainer_logprobs"]).values
+            self._counts["not_finite"] += len(bad)
+            self._keep(
+                "bad",
+                turns[first]
+                .select("session_id", "turn")
+                .with_columns(
+                    token_index=pl.Series(bad[index] - offsets[first]),
+                    tokens=pl.Series(count.astype(np.int64)),
+                    mu=pl.Series(mu[bad[index]].astype(np.float64)),
+                    old=pl.Series(old[bad[index]].astype(np.float64)),
+                ),
+            )
+        return finite if kept is None else kept & finite
+
+    def _locate(
+        self,
+        turns: pl.DataFrame,
+        candidates: pl.DataFrame,
+        log_w: Array,
+        mu: Array,
+        start: Array,
+        ends: Array,
+        where: Array | None,
+        offsets: Array,
+    ) -> None:
+        """Finds the worst token of each candidate."""
+        worst = np.empty(candidates.height, dtype=np.int64)
+        for index, segment in enumerate(candidates["segment"].to_list()):
+            piece = log_w[start[segment] : ends[segment]]
+            low, high = int(piece.argmin()), int(piece.argmax())
+            worst[index] = start[segment] + (low if -piece[low] >= piece[high] else high)
+        row = candidates["row"].to_numpy()
+        token = worst if where is None else where[worst]
+        self._counts["candidates"] += candidates.height
+        self._keep(
+            "turns",
+            candidates.with_columns(
+                *turns.select("session_id", "turn")[row].get_columns(),
+                token_index=pl.Series(token - offsets[row]),
+                log_w=pl.Series(log_w[worst]),
+                mu=pl.Series(mu[worst].astype(np.float64)),
+            ).drop("segment", "row"),
+        )
+
+    def _keep(self, name: str, frame: pl.DataFrame) -> None:
+        held = self._frames.setdefault(name, [])
+        held.append(frame)
+        if sum(each.height for each in held) > _COMPACT_AT + 2 * held[0].height:
+            self._frames[name] = [self._whole(name)]
+
+    def _whole(self, name: str) -> pl.DataFrame:
+        held = self._frames.get(name)
+        frame = pl.concat(held) if held else pl.DataFrame()
+        if name == "turns" and held:
+            return frame.sort(pl.col("log_w").abs(), descending=True, maintain_order=True).head(EVIDENCE_LIMIT)
+        if name == "bad" and held:
+            return frame.head(EVIDENCE_LIMIT)
+        keys = {"cells": CELL, "positions": ("position",), "histogram": (*CELL, "bin"), "causes": CELL}.get(name)
+        return frame if keys is None or not held else _added_up(frame, keys)
+
+    def again(self) -> Collection[str]:
+        """None."""
+        return ()
+
+    def add_again(self, batch: Batch) -> None:
+        """Never asked."""
+
+    def frame(self) -> pl.DataFrame:
+        """The parts; see the class."""
+        counts = pl.DataFrame({name: [count] for name, count in self._counts.items()})
+        names = ("cells", "positions", "histogram", "turns", "causes", "bad")
+        parts = {name: self._whole(name) for name in names}
+        return as_parts({"counts": counts, **{name: frame for name, frame in parts.items() if frame.width}})
+
+
+def _keys(turns: pl.DataFrame, scores: pl.DataFrame, row: Array, version: Array) -> pl.DataFrame:
+    """The cell of each piece."""
+    versions = pl.Series("sampling_version", version)
+    own = turns.select("adapter", *SETTING).with_columns(scores["trainer_version"], scores["trainer_step"])
+    return own[row].with_columns(versions.replace(UNKNOWN, None)).select(CELL)
+
+
+def _by_position(sums: dict[str, Array], position: Array) -> pl.DataFrame:
+    bucket = np.searchsorted(np.asarray(POSITIONS), position, side="right") - 1
+    frame = pl.DataFrame({name: sums[name] for name in ("n", "sum_d", "min_d", "max_d")})
+    return _added_up(frame.with_columns(position=pl.Series(bucket.astype(np.int64))), ("position",))
+
+
+def _segments(sums: dict[str, Array], row: Array, version: Array, keys: pl.DataFrame) -> tuple[pl.DataFrame, Array]:
+    """Pieces of one turn and version added up, with their cell; and the first piece of each."""
+    first = np.flatnonzero(np.append(True, (np.diff(row) != 0) | (np.diff(version) != 0)))
+    added = {
+        name: (np.minimum if name == "min_d" else np.maximum if name == "max_d" else np.add).reduceat(values, first)
+        for name, values in sums.items()
+    }
+    return keys[first].with_columns(row=pl.Series(row[first]), **{k: pl.Series(v) for k, v in added.items()}), first
+
+
+def _by_cell(segments: pl.DataFrame) -> pl.DataFrame:
+    n, absolute = pl.col("n").cast(pl.Float64), pl.col("sum_abs")
+    squared = segments.with_columns(turns=pl.lit(1, pl.Int64), aa=absolute**2, an=absolute * n, nn=n**2)
+    return _added_up(squared.drop("row"), CELL)
+
+
+def _candidates(segments: pl.DataFrame) -> pl.DataFrame:
+    """Segments that may become evidence."""
+    worst = pl.max_horizontal(pl.col("max_d"), -pl.col("min_d"))
+    few = worst.rank("ordinal", descending=True) <= _ALWAYS
+    far = (worst > np.log(WORST_W)) | (pl.col("sum_abs") > WORST_MEAN * pl.col("n"))
+    wanted = ["n", "sum_d", "sum_abs", "confident"]
+    return segments.with_row_index("segment").filter(far | few).select("segment", "row", *CELL, *wanted)
+
+
+def _added_up(frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Rows of equal keys added up; minima and maxima stay what they are."""
+    added = [
+        pl.col(name).min() if name == "min_d" else pl.col(name).max() if name == "max_d" else pl.col(name).sum()
+        for name in frame.columns
+        if name not in keys
+    ]
+    return frame.group_by(keys, maintain_order=True).agg(added)

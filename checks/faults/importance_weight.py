@@ -2,18 +2,16 @@
 
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from checks.finding import Evidence, Finding, Series, Status, Threshold, kept, worst
+from checks.finding import Finding, Threshold, kept, worst
 from checks.lag import with_lag
-from checks.measures.importance_weights import CELL, POSITIONS
+from checks.measures.importance_weights import CELL
 from checks.measures.parts import part
-from checks.measures.weight_causes import CAUSES
-from checks.measures.weight_sums import BIN_WIDTH, HISTOGRAM_BINS
-from checks.weight_kinds import GROUP, with_kinds
-from checks.weight_numbers import WeightLimits, WeightNumbers, graded, interval, weight_numbers
-from checks.weight_steps import logged_faults, logged_metrics
+from checks.weights.evidence import not_finite, turns_at_fault
+from checks.weights.logged_steps import logged_faults, logged_metrics
+from checks.weights.numbers import LEAST_TOKENS, WeightLimits, WeightNumbers, graded, interval, weight_numbers
+from checks.weights.plots import by_position, histograms
 
 _NEXT = {
     "mismatch_at_equal_version": "what the engine really serves (served-adapter), its dtype, the chat template",
@@ -22,9 +20,6 @@ _NEXT = {
     "base_model_served": "whether the adapter is loaded and named in each request (served-adapter)",
     "not_finite": "entropy and length-mismatch, then the source of the log-probabilities that are no finite number",
 }
-LEAST_TOKENS = 16
-"""A lag, or a turn, is judged alone from so many tokens on; every token counts in the whole."""
-_LAGS_DRAWN = 6
 
 
 def importance_weight(
@@ -119,7 +114,7 @@ def _of_steps(steps: pl.DataFrame, logged: dict[str, float], limits: WeightLimit
 
 
 def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimits) -> Finding:
-    evidence, omitted = kept(_bad(weights))
+    evidence, omitted = kept(not_finite(weights))
     return Finding(
         check="importance-weight",
         status="fail",
@@ -141,8 +136,8 @@ def _of_tokens(weights: pl.DataFrame, versions: pl.DataFrame, counts: dict[str, 
     at_fault = judged.filter(pl.col("status") != "ok")
     if at_fault.is_empty() and overall != "ok":
         at_fault = lags
-    turns = _turns(weights, versions, cells, at_fault, limits)
-    bad = _bad(weights)
+    turns = turns_at_fault(weights, versions, cells, at_fault, limits)
+    bad = not_finite(weights)
     status = worst([overall, *judged["status"].to_list(), *(["warn"] if turns else []), *(["fail"] if bad else [])])
     evidence, omitted = kept([*bad, *turns])
     kinds = list(dict.fromkeys(each.kind for each in evidence if each.kind))
@@ -158,7 +153,7 @@ def _of_tokens(weights: pl.DataFrame, versions: pl.DataFrame, counts: dict[str, 
         evidence_omitted=omitted + _left_out(weights, counts, at_fault),
         breakdown=tuple(lags.drop("beyond").rename({"n": "tokens"}).to_dicts()),
         metrics=whole.metrics(),
-        series=(*_positions(weights), *_histograms(weights, versions)),
+        series=(*by_position(weights), *histograms(weights, versions)),
     )
 
 
@@ -183,75 +178,6 @@ def _by_lag(cells: pl.DataFrame, limits: WeightLimits) -> pl.DataFrame:
     schema = {"adapter": pl.String, "lag": pl.Int64, "n": pl.Int64, "turns": pl.Int64}
     numeric = dict.fromkeys((*WeightNumbers._fields, "mean_abs_dlogp_low", "mean_abs_dlogp_high"), pl.Float64)
     return pl.DataFrame(rows, schema=schema | numeric | {"status": pl.String, "beyond": pl.String})
-
-
-def _turns(
-    weights: pl.DataFrame, versions: pl.DataFrame, cells: pl.DataFrame, at_fault: pl.DataFrame, limits: WeightLimits
-) -> list[Evidence]:
-    """The worst token of each turn at fault: in a lag at fault, or beyond a failure limit by itself."""
-    turns = with_lag(part(weights, "turns"), versions)
-    causes = with_lag(part(weights, "causes"), versions) if "causes" in weights.columns else None
-    kinds = with_kinds(cells, causes if causes is not None else _no_causes(cells))
-    lags = at_fault.select("adapter", "lag", in_lag=pl.lit(True), lag_status=pl.col("status"))
-    mean, share = pl.col("sum_abs") / pl.col("n"), pl.col("confident") / pl.col("n")
-    beyond = (mean > limits.mean_abs[1]) | ((share > limits.confident[1]) & (pl.col("confident") >= 2))
-    far = (pl.col("log_w").abs() > np.log(2.0)) | (mean > limits.mean_abs[0])
-    found = (
-        turns.with_columns(of_base=pl.col("sampling_version") == 0, by_itself=beyond & (pl.col("n") >= LEAST_TOKENS))
-        .join(lags, on=["adapter", "lag"], how="left", nulls_equal=True, maintain_order="left")
-        .join(kinds, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
-        .with_columns(first=pl.int_range(pl.len()).over("adapter", "lag") == 0)
-        .filter(pl.col("by_itself") | (pl.col("in_lag") & (far | pl.col("first"))))
-        .unique(["session_id", "turn"], keep="first", maintain_order=True)
-    )
-    return [_evidence(row) for row in found.iter_rows(named=True)]
-
-
-def _no_causes(cells: pl.DataFrame) -> pl.DataFrame:
-    return cells.select(*CELL, "lag").clear().with_columns(pl.lit(None, pl.Float64).alias(name) for name in CAUSES)
-
-
-def _evidence(row: dict[str, Any]) -> Evidence:
-    with np.errstate(over="ignore"):
-        w = float(np.exp(row["log_w"]))
-    detail = {
-        "lag": row["lag"],
-        "sampled_logprob": row["mu"],
-        "trainer_logprob": row["mu"] + row["log_w"],
-        "mean_abs_dlogp": row["sum_abs"] / row["n"],
-        "tokens": row["n"],
-        "trainer_step": row["trainer_step"],
-        "temperature": row["temperature"],
-    }
-    status: Status = "fail" if row["lag_status"] == "fail" else "warn"
-    return Evidence(
-        session_id=row["session_id"],
-        turn=row["turn"],
-        token_index=row["token_index"],
-        adapter=row["adapter"],
-        kind=row["kind"],
-        status=status,
-        value=w,
-        text=f"w {w:.3g}: {row['why']}",
-        detail=detail,
-    )
-
-
-def _bad(weights: pl.DataFrame) -> list[Evidence]:
-    if "bad" not in weights.columns:
-        return []
-    return [
-        Evidence(
-            session_id=row["session_id"],
-            turn=row["turn"],
-            token_index=row["token_index"],
-            kind="not_finite",
-            status="fail",
-            text=f"{row['tokens']} tokens without a finite ratio; here mu {row['mu']:g}, pi_old {row['old']:g} (log)",
-            detail={"tokens": row["tokens"]},
-        )
-        for row in part(weights, "bad").iter_rows(named=True)
-    ]
 
 
 def _left_out(weights: pl.DataFrame, counts: dict[str, int], at_fault: pl.DataFrame) -> int:
@@ -282,38 +208,3 @@ def _summary(
     if counts["unsampled"]:
         said.append(f"{counts['unsampled']} scored turns have no sampled_logprobs")
     return "; ".join(said)
-
-
-def _positions(weights: pl.DataFrame) -> list[Series]:
-    rows = part(weights, "positions").sort("position")
-    x = tuple(float(POSITIONS[index]) for index in rows["position"])
-    curves = {"mean": rows["sum_d"] / rows["n"], "min": rows["min_d"], "max": rows["max_d"]}
-    return [
-        Series(
-            name=f"log w by position, {name}",
-            x_label="first token of the range",
-            y_label="log w",
-            x=x,
-            y=tuple(values.to_list()),
-        )
-        for name, values in curves.items()
-    ]
-
-
-def _histograms(weights: pl.DataFrame, versions: pl.DataFrame) -> list[Series]:
-    rows = with_lag(part(weights, "histogram"), versions).group_by("lag", "bin").agg(pl.col("n").sum())
-    drawn: list[Series] = []
-    for lag in rows["lag"].unique().sort(nulls_last=True).to_list()[:_LAGS_DRAWN]:
-        counts = dict(rows.filter(pl.col("lag").eq_missing(lag)).select("bin", "n").iter_rows())
-        total = sum(counts.values())
-        drawn.append(
-            Series(
-                name=f"log w at {'unknown lag' if lag is None else f'lag {lag}'}",
-                x_label="log w (the outer bars hold what lies beyond)",
-                y_label="share of tokens",
-                x=tuple((index + 0.5 - HISTOGRAM_BINS / 2) * BIN_WIDTH for index in range(HISTOGRAM_BINS)),
-                y=tuple(counts.get(index, 0) / total for index in range(HISTOGRAM_BINS)),
-                kind="bars",
-            )
-        )
-    return drawn

@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from checks.finding import Evidence, Finding, Number, Status, Threshold, kept, worst
-from checks.weight_numbers import LEAST_CLUSTERS
+from checks.weights.numbers import LEAST_CLUSTERS
 
 _KIND_OF_SERVED = {"base": "base_model_served", "previous": "previous_version_served"}
 _NUMBERS = ("tokens", "log_likelihood_ratio_previous", "log_likelihood_ratio_base")

@@ -36,7 +36,7 @@ def staleness(
     if known.is_empty():
         return _logged(steps, warn_at, fail_at) or _nothing(counts)
     tokens, lag = known["tokens"], known["lag"]
-    mean, least, most = (tokens * lag).sum() / tokens.sum(), _int(lag.min()), _int(lag.max())
+    mean, least, most = _int((tokens * lag).sum()) / _int(tokens.sum()), _int(lag.min()), _int(lag.max())
     faults = _faults(with_lag(part(lags, "turns"), versions), warn_at, fail_at)
     evidence, omitted = kept(faults)
     beyond = known.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
@@ -49,9 +49,7 @@ def staleness(
         summary=f"mean {mean:.3g}, {least} to {most} over {tokens.sum()} tokens; {_tail(counts, known)}",
         check_next=((_FUTURE,) if least < 0 else ()) + (_NEXT if most > warn_at else ()),
         evidence=evidence,
-        evidence_omitted=omitted + max(0, _int(beyond["turns"].sum()) - _int(len(faults)))
-        if _capped(lags)
-        else omitted,
+        evidence_omitted=omitted + max(0, _int(beyond["turns"].sum()) - len(faults)) if _capped(lags) else omitted,
         breakdown=_by_lag(known),
         metrics={
             "staleness_mean": mean,

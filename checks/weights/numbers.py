@@ -10,6 +10,8 @@ Z95 = 1.959963984540054
 """Half width of a 95 % interval, in standard errors."""
 LEAST_CLUSTERS = 5
 """From so many turns on, intervals take the tokens of a turn as dependent; below, as independent."""
+LEAST_TOKENS = 16
+"""A lag, or a turn, is judged alone from so many tokens on; every token counts in the whole."""
 
 
 class WeightNumbers(NamedTuple):

@@ -3,7 +3,7 @@
 import polars as pl
 
 from checks.finding import Evidence, Status, kept, worst
-from checks.weight_numbers import WeightLimits, WeightNumbers, graded
+from checks.weights.numbers import WeightLimits, WeightNumbers, graded
 
 COLUMNS = {
     "max_w": "max_w",

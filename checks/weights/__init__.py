@@ -1,0 +1,1 @@
+"""Importance weights: their numbers, why they are off, where, and their plots."""

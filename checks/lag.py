@@ -4,7 +4,7 @@ import polars as pl
 
 KEYS = ("adapter", "sampling_version", "trainer_version", "trainer_step")
 """The columns that a lag is made of; `sampling_version` is null where the log does not say it as a number."""
-LABEL = r"(?i)^\s*(?:.*@)?(?:(?:global[_-]?)?step|version|ver|v)?[\s:_-]*(\d{1,18})\s*$"
+LABEL = r"(?i)^\s*(?:.*@)?(?:(?:(?:global[_-]?)?step|version|ver|v)[\s:_-]*)?(\d{1,18})\s*$"
 """An engine's label that is a number: `7`, `v7`, `step_7`, `name@7`. Any other label is no version."""
 
 

@@ -38,7 +38,7 @@ class Entropies:
         """Adds up one batch."""
         turns = batch.turns
         scores = batch.scores.with_columns(pl.col("row").cast(pl.Int64))
-        step = scores.drop_nulls("trainer_step").unique("row", keep="first").select("row", "trainer_step")
+        step = scores.select("row", "trainer_step").drop_nulls().unique("row", keep="first")
         numbered = turns.select(pl.int_range(pl.len()).alias("row"), "adapter", pl.col("trainer_step").alias("own"))
         numbered = numbered.join(step, on="row", how="left", maintain_order="left")
         keys = numbered.select("adapter", trainer_step=pl.coalesce("trainer_step", "own"))
@@ -73,14 +73,16 @@ class Entropies:
         whole = len(rows) == turns.height
         lists = ragged(column if whole else column.filter(usable))
         values, start = lists.values, lists.offsets[:-1]
-        kept = counted_tokens(turns["loss_mask"] if whole else turns["loss_mask"].filter(usable), lists.offsets)
-        if above is not None:
-            self._keep_above(turns, rows, values, lists.offsets, kept, above)
+        mask = turns["loss_mask"] if whole else turns["loss_mask"].filter(usable)
+        if above is not None and not (np.maximum.reduceat(values, start) <= ABOVE_ZERO).all():
+            self._keep_above(turns, rows, values, lists.offsets, counted_tokens(mask, lists.offsets), above)
         if not add_up:
             return counted, total
-        counted[rows] = lists.lengths
-        total[rows] = np.add.reduceat(values, start, dtype=np.float64)
-        if kept is not None or not np.isfinite(total).all():
+        kept = counted_tokens(mask, lists.offsets)
+        counted[rows] = lists.lengths if kept is None else np.add.reduceat(kept, start, dtype=np.int64)
+        with np.errstate(invalid="ignore"):
+            total[rows] = np.add.reduceat(values if kept is None else values * kept, start, dtype=np.float64)
+        if not np.isfinite(total).all():
             finite = np.isfinite(values) if kept is None else np.isfinite(values) & kept
             counted[rows] = np.add.reduceat(finite, start, dtype=np.int64)
             total[rows] = np.add.reduceat(np.where(finite, values, 0.0), start, dtype=np.float64)
@@ -95,8 +97,6 @@ class Entropies:
         kept: Array | None,
         name: str,
     ) -> None:
-        if not (np.fmax.reduceat(values, offsets[:-1]) > ABOVE_ZERO).any():
-            return
         over = values > ABOVE_ZERO
         token = np.flatnonzero(over if kept is None else over & kept)
         if not len(token):

@@ -14,11 +14,13 @@ from checks.measures.sampled_tokens import (
     LENGTH_COLUMNS,
     UNKNOWN,
     VERSION_COLUMNS,
+    Pieces,
     counted_tokens,
     lengths,
     mask_fits,
     pieces,
 )
+from checks.measures.scored_tokens import ScoredTokens
 from checks.measures.weight_causes import weight_causes
 from checks.measures.weight_sums import histogram, piece_sums
 from checks.ragged import Array, ragged
@@ -56,7 +58,7 @@ class ImportanceWeights:
         del tools
         self._frames: dict[str, list[pl.DataFrame]] = {}
         self._counts: dict[str, int] = dict.fromkeys(
-            ("sampled", "scored", "mismatched", "unsampled", "folded", "not_finite", "candidates"), 0
+            ("sampled", "scored", "mismatched", "unsampled", "not_finite", "candidates"), 0
         )
 
     def add(self, batch: Batch) -> None:
@@ -88,100 +90,65 @@ class ImportanceWeights:
         return found["has"] & found["fits"].fill_null(False)
 
     def _fold(self, turns: pl.DataFrame, scores: pl.DataFrame) -> None:
-        mu, old = ragged(turns["sampled_logprobs"]), ragged(scores["trainer_logprobs"])
-        cut = pieces(turns, mu.offsets, POSITIONS[1:])
+        mu = ragged(turns["sampled_logprobs"])
+        every = ScoredTokens(mu.values, ragged(scores["trainer_logprobs"]).values, mu.offsets)
+        whole = pieces(turns, mu.offsets, POSITIONS[1:])
+        kept = counted_tokens(turns["loss_mask"], mu.offsets)
+        tokens, cut, sums = _summed(every, whole, kept)
+        if not np.isfinite(sums["sum_d"]).all():
+            tokens, cut, sums = _summed(every, whole, self._finite(turns, every, kept))
         if not len(cut.start):
             return
-        with np.errstate(invalid="ignore"):
-            log_w = np.subtract(old.values, mu.values, dtype=np.float64)
-            total = log_w.sum()
-        kept = counted_tokens(turns["loss_mask"], mu.offsets)
-        mu_values = mu.values
-        if not np.isfinite(total):
-            kept = self._without_bad(turns, scores, mu_values, log_w, mu.offsets, kept)
-        start = cut.start
-        where = None
-        if kept is not None:
-            where = np.flatnonzero(kept)
-            log_w, mu_values = log_w[where], mu_values[where]
-            start = np.searchsorted(where, cut.start)
-        full = np.diff(start, append=len(log_w)) > 0
-        if not full.any():
-            return
-        start, row, position, version = (values[full] for values in (start, *cut[1:]))
-        sums = piece_sums(log_w, mu_values, start)
-        keys = _keys(turns, scores, row, version)
-        self._keep("positions", _by_position(sums, position))
-        segments, first = _segments(sums, row, version, keys)
-        self._counts["folded"] += int(segments["row"].n_unique())
+        self._keep("positions", _by_position(sums, cut.position))
+        segments, first = _segments(sums, cut, _keys(turns, scores, cut))
+        start = cut.start[first]
         self._keep("cells", _by_cell(segments))
-        self._keep("histogram", histogram(log_w, start[first], segments, CELL))
+        self._keep("histogram", histogram(tokens, start, segments, CELL))
         candidates = _candidates(segments)
-        if candidates.height:
-            ends = np.append(start[first][1:], len(log_w))
-            self._locate(turns, candidates, log_w, mu_values, start[first], ends, where, mu.offsets)
-            chosen = candidates.filter(pl.col("sum_abs") > WORST_MEAN * pl.col("n"))
-            if chosen.height:
-                spans = {int(s): (int(start[first][s]), int(ends[s])) for s in chosen["segment"]}
-                self._keep("causes", weight_causes(chosen, scores, spans, log_w, mu_values, where, mu.offsets))
+        ends = np.append(start[1:], len(tokens.mu))
+        spans = [(int(start[index]), int(ends[index])) for index in candidates["segment"].to_list()]
+        self._locate(turns, candidates, tokens, spans)
+        chosen = candidates.with_row_index("index").filter(pl.col("sum_abs") > WORST_MEAN * pl.col("n"))
+        if chosen.height:
+            self._keep("causes", weight_causes(chosen, scores, tokens, spans, CELL))
 
-    def _without_bad(
-        self,
-        turns: pl.DataFrame,
-        scores: pl.DataFrame,
-        mu: Array,
-        log_w: Array,
-        offsets: Array,
-        kept: Array | None,
-    ) -> Array:
-        """Leaves out tokens whose log w is no finite number, and keeps where they are."""
-        finite = np.isfinite(log_w)
+    def _finite(self, turns: pl.DataFrame, tokens: ScoredTokens, kept: Array | None) -> Array:
+        """Which tokens have a log w that is a finite number and count; keeps where those are that have none."""
+        finite = np.isfinite(tokens.log_w(slice(None)))
         bad = np.flatnonzero(~finite if kept is None else ~finite & kept)
-        if len(bad):
-            rows = np.searchsorted(offsets, bad, side="right") - 1
-            first, index, count = np.unique(rows, return_index=True, return_counts=True)
-            old = ragged(scores["trainer_logprobs"]).values
-            self._counts["not_finite"] += len(bad)
-            self._keep(
-                "bad",
-                turns[first]
-                .select("session_id", "turn")
-                .with_columns(
-                    token_index=pl.Series(bad[index] - offsets[first]),
-                    tokens=pl.Series(count.astype(np.int64)),
-                    mu=pl.Series(mu[bad[index]].astype(np.float64)),
-                    old=pl.Series(old[bad[index]].astype(np.float64)),
-                ),
-            )
+        row = np.searchsorted(tokens.offsets, bad, side="right") - 1
+        first, index, count = np.unique(row, return_index=True, return_counts=True)
+        self._counts["not_finite"] += len(bad)
+        at = bad[index]
+        self._keep(
+            "bad",
+            turns.select("session_id", "turn")[first].with_columns(
+                token_index=pl.Series(at - tokens.offsets[first]),
+                tokens=pl.Series(count.astype(np.int64)),
+                mu=pl.Series(tokens.mu[at].astype(np.float64)),
+                old=pl.Series(tokens.old[at].astype(np.float64)),
+            ),
+        )
         return finite if kept is None else kept & finite
 
     def _locate(
-        self,
-        turns: pl.DataFrame,
-        candidates: pl.DataFrame,
-        log_w: Array,
-        mu: Array,
-        start: Array,
-        ends: Array,
-        where: Array | None,
-        offsets: Array,
+        self, turns: pl.DataFrame, candidates: pl.DataFrame, tokens: ScoredTokens, spans: list[tuple[int, int]]
     ) -> None:
         """Finds the worst token of each candidate."""
         worst = np.empty(candidates.height, dtype=np.int64)
-        for index, segment in enumerate(candidates["segment"].to_list()):
-            piece = log_w[start[segment] : ends[segment]]
-            low, high = int(piece.argmin()), int(piece.argmax())
-            worst[index] = start[segment] + (low if -piece[low] >= piece[high] else high)
+        for index, (begin, end) in enumerate(spans):
+            log_w = tokens.log_w(slice(begin, end))
+            low, high = int(log_w.argmin()), int(log_w.argmax())
+            worst[index] = begin + (low if -log_w[low] >= log_w[high] else high)
         row = candidates["row"].to_numpy()
-        token = worst if where is None else where[worst]
         self._counts["candidates"] += candidates.height
         self._keep(
             "turns",
             candidates.with_columns(
                 *turns.select("session_id", "turn")[row].get_columns(),
-                token_index=pl.Series(token - offsets[row]),
-                log_w=pl.Series(log_w[worst]),
-                mu=pl.Series(mu[worst].astype(np.float64)),
+                token_index=pl.Series(tokens.place(worst) - tokens.offsets[row]),
+                log_w=pl.Series(tokens.log_w(worst)),
+                mu=pl.Series(tokens.mu[worst].astype(np.float64)),
             ).drop("segment", "row"),
         )
 
@@ -216,11 +183,23 @@ class ImportanceWeights:
         return as_parts({"counts": counts, **{name: frame for name, frame in parts.items() if frame.width}})
 
 
-def _keys(turns: pl.DataFrame, scores: pl.DataFrame, row: Array, version: Array) -> pl.DataFrame:
+def _summed(every: ScoredTokens, cut: Pieces, kept: Array | None) -> tuple[ScoredTokens, Pieces, dict[str, Array]]:
+    """The tokens that count, the pieces with any of them, and their sums."""
+    if kept is None:
+        return every, cut, piece_sums(every, cut.start)
+    tokens = every.only(kept)
+    assert tokens.where is not None
+    start = np.searchsorted(tokens.where, cut.start)
+    full = np.diff(start, append=len(tokens.mu)) > 0
+    cut = Pieces(start[full], *(values[full] for values in cut[1:]))
+    return tokens, cut, piece_sums(tokens, cut.start)
+
+
+def _keys(turns: pl.DataFrame, scores: pl.DataFrame, cut: Pieces) -> pl.DataFrame:
     """The cell of each piece."""
-    versions = pl.Series("sampling_version", version)
+    version = pl.Series("sampling_version", cut.version).replace(UNKNOWN, None)
     own = turns.select("adapter", *SETTING).with_columns(scores["trainer_version"], scores["trainer_step"])
-    return own[row].with_columns(versions.replace(UNKNOWN, None)).select(CELL)
+    return own[cut.row].with_columns(version).select(CELL)
 
 
 def _by_position(sums: dict[str, Array], position: Array) -> pl.DataFrame:
@@ -229,14 +208,15 @@ def _by_position(sums: dict[str, Array], position: Array) -> pl.DataFrame:
     return _added_up(frame.with_columns(position=pl.Series(bucket.astype(np.int64))), ("position",))
 
 
-def _segments(sums: dict[str, Array], row: Array, version: Array, keys: pl.DataFrame) -> tuple[pl.DataFrame, Array]:
+def _segments(sums: dict[str, Array], cut: Pieces, keys: pl.DataFrame) -> tuple[pl.DataFrame, Array]:
     """Pieces of one turn and version added up, with their cell; and the first piece of each."""
-    first = np.flatnonzero(np.append(True, (np.diff(row) != 0) | (np.diff(version) != 0)))
+    first = np.flatnonzero(np.append(True, (np.diff(cut.row) != 0) | (np.diff(cut.version) != 0)))
     added = {
         name: (np.minimum if name == "min_d" else np.maximum if name == "max_d" else np.add).reduceat(values, first)
         for name, values in sums.items()
     }
-    return keys[first].with_columns(row=pl.Series(row[first]), **{k: pl.Series(v) for k, v in added.items()}), first
+    columns = {"row": cut.row[first], **added}
+    return keys[first].with_columns(pl.Series(name, values) for name, values in columns.items()), first
 
 
 def _by_cell(segments: pl.DataFrame) -> pl.DataFrame:

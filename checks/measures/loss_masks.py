@@ -72,48 +72,49 @@ class LossMasks:
         self._again |= {session: [] for session in turns["session_id"].gather(rows[loss > 0]).to_list()}
 
     def _completions(self, turns: pl.DataFrame, mask: Ragged, scores: pl.DataFrame) -> None:
-        whole = turns.with_columns(has_loss=pl.Series(_per_row(mask.values != 0, mask.offsets) > 0))
-        self._counts["left_out"] += int((~whole["has_loss"]).sum())
-        told = pl.col("has_loss") & (pl.col("sampled") == pl.col("tokens")) & (pl.col("tokens") > 0)
-        usable = whole.select(told.fill_null(False)).to_series()
-        turns = whole.filter(usable)
-        self._counts["judged"] += turns.height
-        if turns.is_empty():
+        loss = mask.values != 0
+        has_loss = np.add.reduceat(loss, mask.offsets[:-1], dtype=np.int64) > 0
+        self._counts["left_out"] += int((~has_loss).sum())
+        told = (pl.col("sampled") == pl.col("tokens")) & (pl.col("tokens") > 0)
+        usable = has_loss & turns.select(told.fill_null(False)).to_series().to_numpy()
+        self._counts["judged"] += int(usable.sum())
+        if not usable.any():
             return
-        mu, stated = ragged(turns["sampled_logprobs"]), ragged(turns["loss_mask"])
-        if turns["ahead"].any():
-            skipped = np.repeat(stated.offsets[:-1] + turns["ahead"].to_numpy(), stated.lengths)
-            loss = stated.values[np.arange(len(stated.values)) >= skipped] != 0
-        else:
-            loss = stated.values != 0
+        ahead = turns["ahead"].to_numpy()
+        if not usable.all() or ahead.any():
+            own = np.repeat(usable, mask.lengths)
+            if ahead.any():
+                own &= np.arange(len(loss)) >= np.repeat(mask.offsets[:-1] + ahead, mask.lengths)
+            loss, turns = loss[own], turns.filter(usable)
+        mu = ragged(turns["sampled_logprobs"])
         absent = np.isnan(mu.values)
-        self._keep(turns, "not_sampled", "null", loss & absent, mu.offsets)
+        if absent.any():
+            self._keep(turns, "not_sampled", "null", np.flatnonzero(loss & absent), mu.offsets)
+        out = np.flatnonzero(~loss)
+        value = mu.values[out]
+        real = ~np.isnan(value) & ~np.isin(value, PLACEHOLDERS)
+        self._keep(turns, "masked_out", "completion", out[real], mu.offsets)
         self._zeros(turns, scores, mu, loss)
-        if not loss.all():
-            real = ~loss & ~absent
-            for placeholder in PLACEHOLDERS:
-                real &= mu.values != placeholder
-            self._keep(turns, "masked_out", "completion", real, mu.offsets)
 
     def _zeros(self, turns: pl.DataFrame, scores: pl.DataFrame, mu: Ragged, loss: Array) -> None:
         """Runs of exact zeros under loss that the trainer finds improbable."""
         first = scores.with_columns(pl.col("row").cast(pl.Int64)).unique("row", keep="first")
-        scored = turns.select("row", "tokens").join(first, on="row", how="left", maintain_order="left")
-        column = scored.select(
-            pl.when(pl.col("trainer_logprobs").list.len() == pl.col("tokens")).then("trainer_logprobs")
-        ).to_series()
-        rows = np.flatnonzero(column.is_not_null().to_numpy())
-        if not len(rows):
+        if first.is_empty():
             return
-        old = ragged(column)
-        token = np.repeat(column.is_not_null().to_numpy(), mu.lengths)
-        suspect = np.zeros(len(mu.values), dtype=bool)
-        suspect[token] = (mu.values[token] == 0.0) & loss[token] & (old.values < IMPROBABLE)
-        if suspect.any():
-            self._keep(turns, "not_sampled", "zeros", _in_runs(suspect, mu.offsets), mu.offsets)
+        scored = turns.select("row", "tokens").join(first, on="row", how="left", maintain_order="left")
+        old = ragged(
+            scored.select(
+                pl.when(pl.col("trainer_logprobs").list.len() == pl.col("tokens")).then("trainer_logprobs")
+            ).to_series()
+        )
+        zero = np.flatnonzero(mu.values == 0.0)
+        zero = zero[loss[zero]]
+        row = np.searchsorted(mu.offsets, zero, side="right") - 1
+        zero, row = zero[old.valid[row]], row[old.valid[row]]
+        improbable = old.values[old.offsets[row] + zero - mu.offsets[row]] < IMPROBABLE
+        self._keep(turns, "not_sampled", "zeros", _in_runs(zero[improbable], row[improbable]), mu.offsets)
 
-    def _keep(self, turns: pl.DataFrame, kind: str, where: str, wrong: Array, offsets: Array) -> None:
-        token = np.flatnonzero(wrong)
+    def _keep(self, turns: pl.DataFrame, kind: str, where: str, token: Array, offsets: Array) -> None:
         if not len(token):
             return
         row = np.searchsorted(offsets, token, side="right") - 1
@@ -121,8 +122,7 @@ class LossMasks:
         self._count(kind, len(rows), len(token))
         if sum(each.height for each in self._faults) < EVIDENCE_LIMIT:
             self._faults.append(
-                turns[rows]
-                .select("session_id", "turn")
+                turns.select("session_id", "turn")[rows]
                 .with_columns(
                     kind=pl.lit(kind),
                     where=pl.lit(where),
@@ -158,7 +158,7 @@ class LossMasks:
                         pl.DataFrame({"session_id": [session], "turn": [turn]}, schema_overrides={"turn": pl.Int64}),
                         "not_sampled",
                         "prompt",
-                        loss,
+                        np.flatnonzero(loss),
                         np.array([0, len(loss)]),
                     )
             earlier.append((len(prompt), len(ids), _digest(ids)))
@@ -175,16 +175,10 @@ def _digest(ids: Array) -> int:
     return xxhash.xxh3_64_intdigest(ids.tobytes())
 
 
-def _per_row(flags: Array, offsets: Array) -> Array:
-    """How many flags of each row are set; rows are not empty."""
-    return np.add.reduceat(flags, offsets[:-1], dtype=np.int64)
-
-
-def _in_runs(flags: Array, offsets: Array) -> Array:
-    """The flags that stand in a run of at least `ZERO_RUN` within one row."""
-    begins = np.zeros(len(flags) + 1, dtype=bool)
-    begins[offsets] = True
-    edge = begins[:-1] | np.append(True, flags[1:] != flags[:-1])
-    run = np.flatnonzero(edge)
-    length = np.diff(run, append=len(flags))
-    return np.repeat(flags[run] & (length >= ZERO_RUN), length)
+def _in_runs(token: Array, row: Array) -> Array:
+    """The tokens, in order, that stand in a run of at least `ZERO_RUN` within one row."""
+    if not len(token):
+        return token
+    begins = np.append(True, (np.diff(token) != 1) | (np.diff(row) != 0))
+    run = np.cumsum(begins) - 1
+    return token[np.bincount(run)[run] >= ZERO_RUN]

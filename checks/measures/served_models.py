@@ -106,7 +106,7 @@ class ServedModels:
             nn=pl.Series(n.astype(np.float64) ** 2),
             worst=pl.Series(total / np.maximum(n, 1)),
         )
-        self._sums.append(_added_up(each.filter(pl.col("tokens") > 0).select(_SCHEMA).cast(_SCHEMA)))  # pyright: ignore[reportArgumentType]
+        self._sums.append(_added_up(each.filter(pl.col("tokens") > 0).select(list(_SCHEMA)).cast(_SCHEMA)))  # pyright: ignore[reportArgumentType]
         if len(self._sums) > 256:
             self._sums = [_added_up(pl.concat(self._sums))]
 

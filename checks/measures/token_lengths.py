@@ -43,10 +43,22 @@ class TokenLengths:
 
     def add(self, batch: Batch) -> None:
         """Compares the lengths of one batch."""
-        turns = batch.turns.with_columns(lengths(batch.turns), row=pl.int_range(pl.len()))
-        self._lists(turns, batch.scores)
+        turns = batch.turns.select(
+            "session_id",
+            "turn",
+            "weight_versions",
+            "finish_reason",
+            *_COUNTS,
+            *lengths(batch.turns).get_columns(),
+            row=pl.int_range(pl.len()),
+            ids=pl.col("completion_ids").list.len().cast(pl.Int64),
+            last_id=pl.col("completion_ids").list.get(-1, null_on_oob=True).cast(pl.Int64),
+            last_mu=pl.col("sampled_logprobs").list.get(-1, null_on_oob=True).cast(pl.Float64),
+            last_loss=pl.col("loss_mask").list.get(-1, null_on_oob=True).fill_null(1) == 1,
+        )
+        self._lists(turns.drop("weight_versions"), batch.scores)
         self._spans(turns)
-        self._last(turns, batch.scores)
+        self._last(turns.drop("weight_versions"), batch.scores)
         self._rounding(batch.turns["sampled_logprobs"])
 
     def _lists(self, turns: pl.DataFrame, scores: pl.DataFrame) -> None:
@@ -90,11 +102,12 @@ class TokenLengths:
             .filter((pl.col("start") != pl.col("end")) | pl.col("start").is_null() | pl.col("end").is_null())
             .sort("row", "start", maintain_order=True)
             .with_columns(
-                before=pl.col("end").shift(1).over("row").fill_null(0), after=pl.col("start").shift(-1).over("row")
+                before=pl.when(pl.col("row") == pl.col("row").shift(1)).then(pl.col("end").shift(1)).otherwise(0),
+                last=(pl.col("row") != pl.col("row").shift(-1)).fill_null(True),
             )
         )
         begins = pl.col("start") != pl.col("before")
-        ends = pl.col("after").is_null() & (pl.col("end") != pl.col("tokens"))
+        ends = pl.col("last") & (pl.col("end") != pl.col("tokens"))
         wrong = spans.filter((begins | ends | (pl.col("end") < pl.col("start"))).fill_null(True))
         first = wrong.unique("row", keep="first", maintain_order=True)
         if first.height:
@@ -102,19 +115,17 @@ class TokenLengths:
 
     def _last(self, turns: pl.DataFrame, scores: pl.DataFrame) -> None:
         """Turns that end with a stop token: how many, and those whose last mu is exactly 0 with loss on it."""
-        last_id = pl.col("completion_ids").list.get(-1, null_on_oob=True)
         stops = pl.col("finish_reason") == "stop"
         if self._stop_ids is not None:
-            stops = last_id.is_in(self._stop_ids) & (pl.col("finish_reason").fill_null("stop") != "length")
+            stops = pl.col("last_id").is_in(self._stop_ids) & (pl.col("finish_reason").fill_null("stop") != "length")
         full = (pl.col("sampled") == pl.col("tokens")) & (pl.col("tokens") > 0) & mask_fits()
-        loss = pl.col("loss_mask").list.get(-1, null_on_oob=True).fill_null(1) == 1
-        stopped = turns.filter((stops & full & loss).fill_null(False))
+        stopped = turns.filter((stops & full & pl.col("last_loss")).fill_null(False))
         self._counts["stopped"] += stopped.height
-        zero = stopped.filter(pl.col("sampled_logprobs").list.get(-1, null_on_oob=True) == 0.0)
+        zero = stopped.filter(pl.col("last_mu") == 0.0)
         stated_less = turns.filter(
-            (pl.col("stated_completion_tokens") == pl.col("completion_ids").list.len().cast(pl.Int64) - 1)
-            & loss
-            & ((pl.col("sampled_logprobs").list.get(-1, null_on_oob=True) == 0.0) | ~full).fill_null(True)
+            (pl.col("stated_completion_tokens") == pl.col("ids") - 1)
+            & pl.col("last_loss")
+            & ((pl.col("last_mu") == 0.0) | ~full).fill_null(True)
         )
         both = pl.concat([zero, stated_less]).unique("row", keep="first", maintain_order=True)
         if both.is_empty():
@@ -134,8 +145,8 @@ class TokenLengths:
             found.select(
                 "session_id",
                 "turn",
-                token_index=pl.col("completion_ids").list.len().cast(pl.Int64) - 1,
-                token_id=last_id.cast(pl.Int64),
+                token_index=pl.col("ids") - 1,
+                token_id="last_id",
                 stated=pl.col("stated_completion_tokens"),
                 trainer=pl.col("trainer").cast(pl.Float64),
                 zero=pl.col("row").is_in(zero["row"].implode()),

@@ -1,11 +1,12 @@
 """What would explain the importance weights of turns that look wrong, told from a bounded sample of them."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
-from checks.ragged import Array, Ragged, ragged
+from checks.measures.scored_tokens import ScoredTokens
+from checks.ragged import Array, ragged
 
 CAUSES = (
     "tokens",
@@ -41,25 +42,22 @@ _RANGE = (0.55, 0.995)
 def weight_causes(
     chosen: pl.DataFrame,
     scores: pl.DataFrame,
-    spans: Mapping[int, tuple[int, int]],
-    log_w: Array,
-    mu: Array,
-    where: Array | None,
-    offsets: Array,
+    tokens: ScoredTokens,
+    spans: Sequence[tuple[int, int]],
+    keys: Sequence[str],
 ) -> pl.DataFrame:
-    """`CAUSES` of each cell, over its first few chosen segments; `spans` are their tokens in `log_w` and `mu`."""
-    keys = [name for name in chosen.columns if name not in ("segment", "row", "n", "sum_d", "sum_abs", "confident")]
+    """`CAUSES` of each cell, over its first few chosen segments, whose `index` is that of their tokens in `spans`."""
     sample = chosen.filter(pl.int_range(pl.len()).over(keys) < PER_CELL).head(_IN_ALL)
     others = {name: ragged(scores[name]) for name in ("reference_logprobs", "sampling_version_logprobs")}
     found: list[dict[str, float]] = []
-    for segment, row, temperature, top_p in sample.select("segment", "row", "temperature", "top_p").iter_rows():
-        begin, end = spans[segment]
-        token = np.arange(begin, end) if where is None else where[begin:end]
-        d, sampled = log_w[begin:end], mu[begin:end].astype(np.float64)
+    for index, row, temperature, top_p in sample.select("index", "row", "temperature", "top_p").iter_rows():
+        begin, end = spans[int(index)]
+        d, mu = tokens.log_w(slice(begin, end)), tokens.mu[begin:end].astype(np.float64)
+        place = tokens.place(np.arange(begin, end)) - tokens.offsets[row]
         sums = dict.fromkeys(CAUSES, 0.0) | {"tokens": float(len(d)), "abs_d": float(np.abs(d).sum())}
-        sums |= _temperature(sampled, sampled + d, temperature) | _truncated(d, top_p) | _shifted(sampled, sampled + d)
+        sums |= _temperature(mu, mu + d, temperature) | _truncated(d, top_p) | _shifted(mu, mu + d)
         for name, column in (("reference", "reference_logprobs"), ("generator", "sampling_version_logprobs")):
-            sums |= _other(name, others[column], int(row), token - offsets[row], sampled, d)
+            sums |= _other(name, others[column].row(row), place, mu, d)
         found.append(sums)
     frame = pl.DataFrame(found, schema=dict.fromkeys(CAUSES, pl.Float64))
     return pl.concat([sample.select(keys), frame], how="horizontal")
@@ -110,13 +108,12 @@ def _shifted(mu: Array, old: Array) -> dict[str, float]:
     return {"shift_tokens": len(mu) - 1.0, "abs_shift_left": float(left), "abs_shift_right": float(right)}
 
 
-def _other(name: str, logged: Ragged, row: int, index: Array, mu: Array, d: Array) -> dict[str, float]:
+def _other(name: str, values: Array, place: Array, mu: Array, d: Array) -> dict[str, float]:
     """How far mu is from another model's numbers, over the tokens where those are finite."""
-    values = logged.row(row)
-    if len(values) <= int(index[-1]):
+    if len(values) <= int(place[-1]):
         return {}
     with np.errstate(invalid="ignore"):
-        away = np.abs(mu - values[index])
+        away = np.abs(mu - values[place])
     finite = np.isfinite(away)
     return {
         f"{name}_tokens": float(finite.sum()),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from checks.measures.scored_tokens import ScoredTokens
 from checks.ragged import Array
 
 SUMS = ("n", "sum_d", "sum_abs", "sum_sq", "sum_w", "sum_w2", "sum_k3", "confident", "min_d", "max_d")
@@ -13,22 +14,23 @@ disagreements (mu >= 0.5 and log w < -2), least and greatest d."""
 HISTOGRAM_BINS = 42
 """Bins of 0.05 from -1.05 to 1.05; the first and the last hold what lies beyond too."""
 BIN_WIDTH = 0.05
-_HISTOGRAM_TOKENS = 65_536
+_HISTOGRAM_TOKENS = 32_768
 _BLOCK = 32_768
 _HALF = np.log(0.5)
 
 
-def piece_sums(log_w: Array, mu: Array, start: Array) -> dict[str, Array]:
+def piece_sums(tokens: ScoredTokens, start: Array) -> dict[str, Array]:
     """The sums of each piece; `start` is where each begins, none is empty. A block at a time, to stay in the cache."""
+    total = len(tokens.mu)
+    ends = np.append(start[1:], total)
     sums: dict[str, Array] = {name: np.zeros(len(start)) for name in SUMS}
-    sums["n"] = np.diff(start, append=len(log_w))
+    sums["n"] = ends - start
     sums["confident"] = np.zeros(len(start), dtype=np.int64)
-    ends = np.append(start[1:], len(log_w))
     first = 0
     while first < len(start):
         last = max(first + 1, int(np.searchsorted(ends, start[first] + _BLOCK, side="right")))
-        low, high = int(start[first]), int(ends[last - 1])
-        _block_sums(sums, slice(first, last), log_w[low:high], mu[low:high], start[first:last] - low)
+        block = slice(int(start[first]), int(ends[last - 1]))
+        _block_sums(sums, slice(first, last), tokens.log_w(block), tokens.mu[block], start[first:last] - block.start)
         first = last
     return sums
 
@@ -41,26 +43,29 @@ def _block_sums(sums: dict[str, Array], at: slice, d: Array, mu: Array, begin: A
     sums["sum_abs"][at] = np.add.reduceat(room, begin)
     np.multiply(d, d, out=room)
     sums["sum_sq"][at] = np.add.reduceat(room, begin)
-    with np.errstate(over="ignore"):
+    if sums["min_d"][at].min() < -2.0:
+        sums["confident"][at] = np.add.reduceat((d < -2.0) & (mu >= _HALF), begin, dtype=np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
         # expm1, because w - 1 - log w of a w near 1 is lost in rounding otherwise
         np.expm1(d, out=room)
-        sums["sum_k3"][at] = np.add.reduceat(room - d, begin)
+        np.subtract(room, d, out=d)
+        sums["sum_k3"][at] = np.add.reduceat(d, begin)
         room += 1.0
         sums["sum_w"][at] = np.add.reduceat(room, begin)
         np.multiply(room, room, out=room)
         sums["sum_w2"][at] = np.add.reduceat(room, begin)
-    if sums["min_d"][at].min() < -2.0:
-        sums["confident"][at] = np.add.reduceat((d < -2.0) & (mu >= _HALF), begin, dtype=np.int64)
 
 
-def histogram(log_w: Array, start: Array, segments: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def histogram(tokens: ScoredTokens, start: Array, segments: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Tokens per cell and bin, of every token in a small log and of evenly spaced ones in a large one."""
-    token = np.arange(0, len(log_w), max(1, len(log_w) // _HISTOGRAM_TOKENS))
-    bins = np.clip(np.floor(log_w[token] / BIN_WIDTH + HISTOGRAM_BINS / 2), 0, HISTOGRAM_BINS - 1).astype(np.int64)
-    cells = segments.select(keys).with_columns(pl.struct(keys).rank("dense").alias("cell"))
-    segment = np.searchsorted(start, token, side="right") - 1
-    cell = cells["cell"].to_numpy()[segment].astype(np.int64)
-    held, count = np.unique(cell * HISTOGRAM_BINS + bins, return_counts=True)
-    found = pl.DataFrame({"cell": held // HISTOGRAM_BINS, "bin": held % HISTOGRAM_BINS, "n": count})
-    named = cells.unique("cell", keep="first").with_columns(pl.col("cell").cast(pl.Int64))
-    return found.join(named, on="cell").select(*keys, "bin", "n")
+    total = len(tokens.mu)
+    token = np.arange(0, total, max(1, total // _HISTOGRAM_TOKENS))
+    at = np.floor(tokens.log_w(token) / BIN_WIDTH + HISTOGRAM_BINS / 2)
+    bins = np.clip(at, 0, HISTOGRAM_BINS - 1).astype(np.int64)
+    cells = segments.select(keys).unique(maintain_order=True).with_row_index("cell")
+    numbered = segments.select(keys).join(cells, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    cell = numbered["cell"].to_numpy().astype(np.int64)[np.searchsorted(start, token, side="right") - 1]
+    count = np.bincount(cell * HISTOGRAM_BINS + bins, minlength=cells.height * HISTOGRAM_BINS)
+    held = np.flatnonzero(count)
+    of_cell = cells.drop("cell")[held // HISTOGRAM_BINS]
+    return of_cell.with_columns(pl.Series("bin", held % HISTOGRAM_BINS), pl.Series("n", count[held]))

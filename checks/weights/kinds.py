@@ -12,7 +12,8 @@ TOLD_AT_LEAST = 5
 HELD_SHARE = 0.9
 """Share of them that must fit; without the fault a token fits with a probability well under one half."""
 CLOSER = 0.5
-"""mu belongs to another model when it is at least so much closer to it, in mean |Δ log p|."""
+"""mu belongs to another model when it is at least so much closer to it, in mean |Δ log p|; and a fault is the
+engine's, not staleness, when the engine explains so much of it."""
 SHIFTED = 0.25
 """Lists are shifted when the shift leaves so little of mean |Δ log p|."""
 GROUP = ("adapter", "lag", "of_base", *SETTING)
@@ -29,22 +30,18 @@ class Cause(NamedTuple):
 def with_kinds(cells: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
     """Per `GROUP` the `kind` and the `why`. Both frames have `lag`; `causes` may be empty."""
     cells, causes = (frame.with_columns(of_base=pl.col("sampling_version") == 0) for frame in (cells, causes))
-    groups = cells.group_by(GROUP, maintain_order=True).agg(pl.col("n", "sum_abs").sum())
+    means = cells.group_by("adapter", "lag").agg(mean_abs=pl.col("sum_abs").sum() / pl.col("n").sum())
+    groups = cells.select(GROUP).unique(maintain_order=True)
+    groups = groups.join(means, on=["adapter", "lag"], how="left", nulls_equal=True, maintain_order="left")
     told = causes.group_by(GROUP, maintain_order=True).agg(pl.col(CAUSES).sum())
     groups = groups.join(told, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
     groups = groups.with_columns(pl.col(CAUSES).fill_null(0.0))
-    floors = _floors(cells)
+    floors: dict[str | None, float] = dict(means.filter(pl.col("lag") == 0).select("adapter", "mean_abs").iter_rows())
     found = [_cause(row, floors.get(row["adapter"])) for row in groups.iter_rows(named=True)]
     return groups.select(GROUP).with_columns(
         kind=pl.Series([cause.kind for cause in found], dtype=pl.String),
         why=pl.Series([cause.text for cause in found], dtype=pl.String),
     )
-
-
-def _floors(cells: pl.DataFrame) -> dict[str | None, float]:
-    """Mean |log w| at lag 0 per adapter: what engine and trainer differ by without staleness."""
-    at_zero = cells.filter(pl.col("lag") == 0).group_by("adapter").agg(pl.col("sum_abs").sum() / pl.col("n").sum())
-    return dict(at_zero.iter_rows())
 
 
 # Any: a row of a frame.
@@ -72,7 +69,7 @@ def _by_lag(row: dict[str, Any], floor: float | None, hint: str) -> Cause:
         return Cause(None, hint or "sampled by a version newer than the trainer's")
     if lag == 0:
         return Cause("mismatch_at_equal_version", hint or "engine and trainer differ at equal version")
-    if floor is not None and floor > CLOSER * row["sum_abs"] / row["n"]:
+    if floor is not None and floor > CLOSER * row["mean_abs"]:
         return Cause("mismatch_at_equal_version", hint or f"mean |log w| is {floor:.3g} at lag 0 already")
     return Cause("stale", f"sampled {lag} step{'s' * (lag != 1)} before")
 

@@ -1,5 +1,6 @@
 """Plots of importance weights: log w by position, and its histogram by lag."""
 
+import numpy as np
 import polars as pl
 
 from checks.finding import Series
@@ -14,7 +15,7 @@ _LAGS_DRAWN = 6
 def by_position(weights: pl.DataFrame) -> list[Series]:
     """Mean, least and greatest log w by position in the completion."""
     rows = part(weights, "positions").sort("position")
-    x = tuple(float(POSITIONS[index]) for index in rows["position"].to_list())
+    x = tuple(np.asarray(POSITIONS, dtype=float)[rows["position"].to_numpy()].tolist())
     curves = {"mean": rows["sum_d"] / rows["n"], "min": rows["min_d"], "max": rows["max_d"]}
     return [
         Series(

@@ -22,9 +22,9 @@ def length_mismatch(found: pl.DataFrame, *, last_zero_share: float = 0.9) -> Fin
     token_not_sampled: the last token is a stop token with mu exactly 0.0 and loss on it, as when a framework appends
     the stop token itself. A model that is sure of its stop token logs 0.0 too, so the turn is named (warn) only when
     the trainer's own log-probability of that token is below -0.01, or is not there and at least 90 % of the turns that
-    end with a stop token end like that; never when the trainer is sure too, nor in a log rounded to four decimals.
-    It fails where the source itself counts one completion token less. Stop tokens are those of --tokenizer, else the
-    last token of a turn that finished with "stop".
+    end with a stop token end like that; never when the trainer is sure too or the source's own count includes it, nor
+    in a log rounded to four decimals. It fails where the source itself counts one completion token less. Stop tokens
+    are those of --tokenizer, else the last token of a turn that finished with "stop".
     Units: faults.
     Reads: turns(prompt_ids, completion_ids, sampled_logprobs, loss_mask, weight_versions, routed_experts_tokens,
     stated_prompt_tokens, stated_completion_tokens, finish_reason), scores(trainer_logprobs, sampling_version_logprobs,
@@ -99,9 +99,7 @@ def _spans(found: pl.DataFrame) -> list[Evidence]:
         Evidence(
             session_id=row["session_id"],
             turn=row["turn"],
-            token_index=min(values)
-            if (values := [v for v in (row["before"], row["start"]) if v is not None])
-            else None,
+            token_index=_first_uncovered(**{name: row[name] for name in ("before", "start", "end", "tokens")}),
             kind="length_mismatch",
             status="fail",
             value=None if row["end"] is None else row["end"] - row["tokens"],
@@ -113,6 +111,14 @@ def _spans(found: pl.DataFrame) -> list[Evidence]:
     ]
 
 
+def _first_uncovered(before: int | None, start: int | None, end: int | None, tokens: int) -> int | None:
+    """The first token that no span or more than one covers."""
+    if before is None or start is None:
+        return None
+    index = min(before, start) if before != start else end
+    return None if index is None else min(max(index, 0), tokens)
+
+
 def _not_sampled(found: pl.DataFrame, counts: dict[str, int], share: float) -> list[Evidence]:
     if "last" not in found.columns:
         return []
@@ -121,7 +127,8 @@ def _not_sampled(found: pl.DataFrame, counts: dict[str, int], share: float) -> l
     doubted = (pl.col("trainer") < DOUBTED).fill_null(False)
     sure = (pl.col("trainer") > CERTAIN).fill_null(False)
     telling = counts["stopped"] > 0 and counts["last"] >= share * counts["stopped"]
-    named = pl.col("zero") & pl.lit(not counts["rounded"]) & (doubted | (pl.lit(telling) & ~sure))
+    agreed = (pl.col("stated") == pl.col("token_index") + 1).fill_null(False)
+    named = pl.col("zero") & pl.lit(not counts["rounded"]) & (doubted | (pl.lit(telling) & ~sure & ~agreed))
     rows = last.with_columns(failed=counted_less).filter(counted_less | named).sort("failed", descending=True)
     return [
         Evidence(

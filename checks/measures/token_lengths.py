@@ -157,8 +157,8 @@ class TokenLengths:
         """Whether a sample of the log-probabilities is rounded to four decimals: 0.0 then means little."""
         values = ragged(column).values[:4096].astype(np.float64)
         values = values[np.isfinite(values) & (values != 0)]
-        steps = values / _ROUNDED
         self._counts["nonzero"] += len(values)
+        steps = values[np.abs(values) < 1e3] / _ROUNDED
         self._counts["rounded"] += int((np.abs(steps - np.round(steps)) < 0.02).sum())
 
     def _keep(self, name: str, frame: pl.DataFrame) -> None:

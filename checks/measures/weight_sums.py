@@ -36,16 +36,16 @@ def piece_sums(tokens: ScoredTokens, start: Array) -> dict[str, Array]:
 
 
 def _block_sums(sums: dict[str, Array], at: slice, d: Array, mu: Array, begin: Array) -> None:
-    sums["sum_d"][at] = np.add.reduceat(d, begin)
-    sums["min_d"][at] = np.minimum.reduceat(d, begin)
-    sums["max_d"][at] = np.maximum.reduceat(d, begin)
-    room = np.abs(d)
-    sums["sum_abs"][at] = np.add.reduceat(room, begin)
-    np.multiply(d, d, out=room)
-    sums["sum_sq"][at] = np.add.reduceat(room, begin)
-    if sums["min_d"][at].min() < -2.0:
-        sums["confident"][at] = np.add.reduceat((d < -2.0) & (mu >= _HALF), begin, dtype=np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
+        sums["sum_d"][at] = np.add.reduceat(d, begin)
+        sums["min_d"][at] = np.minimum.reduceat(d, begin)
+        sums["max_d"][at] = np.maximum.reduceat(d, begin)
+        room = np.abs(d)
+        sums["sum_abs"][at] = np.add.reduceat(room, begin)
+        np.multiply(d, d, out=room)
+        sums["sum_sq"][at] = np.add.reduceat(room, begin)
+        if sums["min_d"][at].min() < -2.0:
+            sums["confident"][at] = np.add.reduceat((d < -2.0) & (mu >= _HALF), begin, dtype=np.int64)
         # expm1, because w - 1 - log w of a w near 1 is lost in rounding otherwise
         np.expm1(d, out=room)
         np.subtract(room, d, out=d)

@@ -262,7 +262,10 @@ def test_the_interval_of_one_turn_takes_tokens_as_independent() -> None:
     cells = part(measured([row | {"sampled_logprobs": [-1.0] * 4, "trainer_logprobs": [-1.0 + x for x in d]}]), "cells")
     low, high = interval(cells.row(0, named=True))
     mean, error = 0.15, np.std([0.1, 0.3, 0.2, 0.0], ddof=1) / 2
-    assert (low, high) == (pytest.approx(mean - 1.959963984540054 * error), pytest.approx(mean + 1.959963984540054 * error))
+    assert (low, high) == (
+        pytest.approx(mean - 1.959963984540054 * error),
+        pytest.approx(mean + 1.959963984540054 * error),
+    )
 
 
 def test_the_interval_of_many_turns_takes_the_turn_as_the_unit() -> None:

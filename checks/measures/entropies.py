@@ -10,7 +10,7 @@ from checks.finding import EVIDENCE_LIMIT
 from checks.log import Batch
 from checks.measure import Tools
 from checks.measures.parts import as_parts
-from checks.measures.sampled_tokens import LENGTH_COLUMNS, counted_tokens, lengths, mask_fits
+from checks.measures.sampled_tokens import LENGTH_COLUMNS, counted_tokens, lengths, mask_fits, trained_as
 from checks.ragged import Array, ragged
 
 ABOVE_ZERO = 1e-6
@@ -24,8 +24,14 @@ class Entropies:
     """Parts: `steps` (sums by adapter and trainer step), `above` (turns with log-probabilities above 0), `counts`."""
 
     name: ClassVar[str] = "entropies"
-    turn_columns: ClassVar[tuple[str, ...]] = ("adapter", "temperature", "trainer_step", *LENGTH_COLUMNS)
-    score_columns: ClassVar[tuple[str, ...]] = ("trainer_step", "entropies", *_LOGPROBS)
+    turn_columns: ClassVar[tuple[str, ...]] = (
+        "adapter",
+        "adapter_version",
+        "temperature",
+        "trainer_step",
+        *LENGTH_COLUMNS,
+    )
+    score_columns: ClassVar[tuple[str, ...]] = ("adapter", "trainer_step", "entropies", *_LOGPROBS)
     needs_tokenizer: ClassVar[bool] = False
 
     def __init__(self, tools: Tools) -> None:
@@ -44,26 +50,31 @@ class Entropies:
         keys = numbered.select("adapter", trainer_step=pl.coalesce("trainer_step", "own"))
         greedy = (turns["temperature"] == 0).fill_null(False)
         self._counts["greedy"] += int((greedy & turns["sampled_logprobs"].is_not_null()).sum())
-        counted, total = self._row_sums(turns, turns["sampled_logprobs"], "sampled_logprobs")
+        found = lengths(turns)
+        counted, total = self._row_sums(turns, found, turns["sampled_logprobs"], "sampled_logprobs")
         ours = ~greedy.to_numpy()
         self._keep(keys, {"sampled_tokens": counted * ours, "sampled_sum": np.where(ours, total, 0.0)})
         rows = scores["row"].to_numpy()
-        scored = turns if len(rows) == turns.height and (rows == np.arange(len(rows))).all() else turns[rows]
-        keys = scored.select("adapter").with_columns(scores["trainer_step"])
-        counted, total = self._row_sums(scored, scores["entropies"], None)
+        scored = turns
+        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
+            scored, found = turns[rows], found[rows]
+        keys = trained_as(scored, scores["adapter"]).select("adapter").with_columns(scores["trainer_step"])
+        counted, total = self._row_sums(scored, found, scores["entropies"], None)
         self._keep(keys, {"entropy_tokens": counted, "entropy_sum": total})
         for name in _LOGPROBS:
-            self._row_sums(scored, scores[name], name, add_up=False)
+            self._row_sums(scored, found, scores[name], name, add_up=False)
 
     def _row_sums(
-        self, turns: pl.DataFrame, column: pl.Series, above: str | None, *, add_up: bool = True
+        self, turns: pl.DataFrame, found: pl.DataFrame, column: pl.Series, above: str | None, *, add_up: bool = True
     ) -> tuple[Array, Array]:
         """Finite tokens and their sum per row, of lists as long as the completion and of tokens that count.
 
-        `above` names the list if it is of log-probabilities: those above zero are then kept.
+        `found` are the turns' lengths; `above` names a list of log-probabilities: what is above zero in it is kept.
         """
         counted, total = np.zeros(turns.height, dtype=np.int64), np.zeros(turns.height)
-        found = lengths(turns).with_columns(own=column.list.len().cast(pl.Int64))
+        if column.null_count() == len(column):
+            return counted, total
+        found = found.with_columns(own=column.list.len().cast(pl.Int64))
         fits = found.select((pl.col("own") == pl.col("tokens")) & mask_fits() & (pl.col("own") > 0))
         usable = fits.to_series().fill_null(False)
         self._counts["unfit"] += int((column.list.len() > 0).sum() or 0) - int(usable.sum())

@@ -19,6 +19,7 @@ from checks.measures.sampled_tokens import (
     lengths,
     mask_fits,
     pieces,
+    trained_as,
 )
 from checks.measures.scored_tokens import ScoredTokens
 from checks.measures.weight_causes import weight_causes
@@ -46,6 +47,7 @@ class ImportanceWeights:
     name: ClassVar[str] = "importance_weights"
     turn_columns: ClassVar[tuple[str, ...]] = ("adapter", *LENGTH_COLUMNS, *VERSION_COLUMNS, *SETTING)
     score_columns: ClassVar[tuple[str, ...]] = (
+        "adapter",
         "trainer_step",
         "trainer_version",
         "trainer_logprobs",
@@ -75,7 +77,7 @@ class ImportanceWeights:
         if not fitting.all():
             turns, scores = turns.filter(fitting), scores.filter(fitting)
         if turns.height:
-            self._fold(turns, scores)
+            self._fold(trained_as(turns, scores["adapter"]), scores)
 
     def _fitting(self, turns: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
         """Which scored turns have lists of one length; the others have no ratio and are counted."""

@@ -63,6 +63,18 @@ def counted_tokens(mask: pl.Series, offsets: Array) -> Array | None:
     return None if counted.all() else counted
 
 
+def trained_as(turns: pl.DataFrame, adapter: pl.Series) -> pl.DataFrame:
+    """The turns, each with the adapter that is trained on it. One that no adapter served is of that adapter's version
+    0, the base model; `adapter` is null where the score does not name one."""
+    if adapter.null_count() == len(adapter):
+        return turns
+    of_base = turns["adapter"].is_null() & turns["adapter_version"].is_null() & adapter.is_not_null()
+    return turns.with_columns(
+        adapter=pl.coalesce(adapter, "adapter"),
+        adapter_version=pl.when(of_base).then(0).otherwise("adapter_version").cast(pl.Int64),
+    )
+
+
 class Pieces(NamedTuple):
     """Runs of completion tokens of one turn, one sampling version and one range of positions, in order."""
 

@@ -60,7 +60,7 @@ class ServedModels:
             [
                 turns.select("session_id", "turn", "adapter", "sampled_logprobs", "loss_mask", version=version),
                 lengths(turns),
-                scores.drop("row"),
+                scores.select(self.score_columns),
             ],
             how="horizontal",
         ).with_columns(

@@ -18,6 +18,7 @@ from checks.measures.sampled_tokens import (
     lengths,
     mask_fits,
     pieces,
+    trained_as,
 )
 from checks.ragged import Array
 
@@ -33,7 +34,7 @@ class TokenLags:
 
     name: ClassVar[str] = "token_lags"
     turn_columns: ClassVar[tuple[str, ...]] = ("adapter", *LENGTH_COLUMNS, *VERSION_COLUMNS, *_TRAINER)
-    score_columns: ClassVar[tuple[str, ...]] = _TRAINER
+    score_columns: ClassVar[tuple[str, ...]] = ("adapter", *_TRAINER)
     needs_tokenizer: ClassVar[bool] = False
 
     def __init__(self, tools: Tools) -> None:
@@ -56,8 +57,10 @@ class TokenLags:
         if trained.is_empty():
             return
         rows = trained["row"].to_numpy()
-        turns = batch.turns if len(rows) == batch.turns.height and (rows == np.arange(len(rows))).all() else None
-        self._fold(batch.turns[rows] if turns is None else turns, trained)
+        turns = batch.turns
+        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
+            turns = turns[rows]
+        self._fold(trained_as(turns, trained["adapter"]), trained)
 
     def _fold(self, turns: pl.DataFrame, trained: pl.DataFrame) -> None:
         found = lengths(turns)
@@ -102,8 +105,8 @@ class TokenLags:
 def _trained(batch: Batch) -> pl.DataFrame:
     """`row` and what the trainer stood at, of every score, or of the turn itself where it has no score."""
     told = pl.any_horizontal(pl.col(_TRAINER).is_not_null())
-    scored = batch.scores.filter(told).select(pl.col("row").cast(pl.Int64), *_TRAINER)
-    own = batch.turns.select(pl.int_range(pl.len()).alias("row"), *_TRAINER).filter(told)
+    scored = batch.scores.filter(told).select(pl.col("row").cast(pl.Int64), "adapter", *_TRAINER)
+    own = batch.turns.select(pl.int_range(pl.len()).alias("row"), "adapter", *_TRAINER).filter(told)
     return pl.concat([scored, own.join(scored, on="row", how="anti", maintain_order="left")])
 
 

@@ -199,7 +199,7 @@ def test_several_scores_of_a_turn_are_several_ratios() -> None:
 
 
 def completed_scores(scores: pl.DataFrame) -> pl.DataFrame:
-    wanted = ("trainer_version", "sampling_version_logprobs", "reference_logprobs")
+    wanted = ("adapter", "trainer_version", "sampling_version_logprobs", "reference_logprobs")
     return scores.with_columns(pl.lit(None, SCHEMAS["turns"][name]).alias(name) for name in wanted)
 
 
@@ -282,3 +282,15 @@ def test_the_interval_of_many_turns_takes_the_turn_as_the_unit() -> None:
     residuals = np.array(sums) - mean * np.array(counts)
     error = math.sqrt(8 / 7 * (residuals**2).sum()) / sum(counts)
     assert (high - low) / 2 == pytest.approx(1.959963984540054 * error, rel=1e-9)
+
+
+def test_a_turn_of_the_base_model_is_version_0_of_the_adapter_that_trains_on_it() -> None:
+    row = {"session_id": "s", "turn": 1, "completion_ids": [3], "sampled_logprobs": [-1.0]}
+    spans = [{"version": "5", "start": 0, "end": 1}]
+    turns = completed(pl.DataFrame([row | {"weight_versions": spans}]), "turns")
+    measure = ImportanceWeights(Tools())
+    batch = split_scores(turns, measure.turn_columns, measure.score_columns)
+    scores = pl.DataFrame({"row": [0], "trainer_step": [1], "trainer_logprobs": [[-1.0]]})
+    measure.add(batch._replace(scores=completed_scores(scores).with_columns(adapter=pl.lit("a"))))
+    cells = part(measure.frame(), "cells")
+    assert (cells["adapter"].item(), cells["sampling_version"].item()) == ("a", 0)

@@ -49,9 +49,10 @@ def test_a_score_goes_before_what_stands_on_the_turn() -> None:
     row = {"session_id": "s", "turn": 1, "completion_ids": [1], "adapter_version": 1, "trainer_version": 9}
     measure = TokenLags(Tools())
     batch = split_scores(completed(pl.DataFrame([row]), "turns"), measure.turn_columns, measure.score_columns)
-    scores = pl.DataFrame({"row": [0, 0], "trainer_version": [2, 3], "trainer_step": [None, 30]})
+    scores = pl.DataFrame({"row": [0, 0], "adapter": ["a", "a"], "trainer_version": [2, 3], "trainer_step": [None, 30]})
     measure.add(batch._replace(scores=scores))
-    assert sorted(part(measure.frame(), "cells")["trainer_version"].to_list()) == [2, 3]
+    cells = part(measure.frame(), "cells")
+    assert sorted(cells.select("adapter", "trainer_version").rows()) == [("a", 2), ("a", 3)]
 
 
 def test_mixed_turns_are_counted_by_any_label() -> None:

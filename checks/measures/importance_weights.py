@@ -66,7 +66,9 @@ class ImportanceWeights:
     def add(self, batch: Batch) -> None:
         """Folds the scored turns of one batch."""
         self._counts["sampled"] += int(batch.turns["sampled_logprobs"].is_not_null().sum())
-        scores = batch.scores.filter(pl.col("trainer_logprobs").is_not_null())
+        scores = batch.scores
+        if scores["trainer_logprobs"].null_count():
+            scores = scores.filter(pl.col("trainer_logprobs").is_not_null())
         if scores.is_empty():
             return
         rows = scores["row"].to_numpy()

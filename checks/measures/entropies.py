@@ -10,7 +10,7 @@ from checks.finding import EVIDENCE_LIMIT
 from checks.log import Batch
 from checks.measure import Tools
 from checks.measures.parts import as_parts
-from checks.measures.sampled_tokens import LENGTH_COLUMNS, counted_tokens, lengths, mask_fits, trained_as
+from checks.measures.sampled_tokens import LENGTH_COLUMNS, aligned, counted_tokens, lengths, mask_fits, trained_as
 from checks.ragged import Array, ragged
 
 ABOVE_ZERO = 1e-6
@@ -54,10 +54,7 @@ class Entropies:
         counted, total = self._row_sums(turns, found, turns["sampled_logprobs"], "sampled_logprobs")
         ours = ~greedy.to_numpy()
         self._keep(keys, {"sampled_tokens": counted * ours, "sampled_sum": np.where(ours, total, 0.0)})
-        rows = scores["row"].to_numpy()
-        scored = turns
-        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
-            scored, found = turns[rows], found[rows]
+        scored, found = aligned(turns.select("session_id", "turn", *self.turn_columns), scores["row"])
         keys = trained_as(scored, scores["adapter"]).select("adapter").with_columns(scores["trainer_step"])
         counted, total = self._row_sums(scored, found, scores["entropies"], None)
         self._keep(keys, {"entropy_tokens": counted, "entropy_sum": total})

@@ -15,8 +15,8 @@ from checks.measures.sampled_tokens import (
     UNKNOWN,
     VERSION_COLUMNS,
     Pieces,
+    aligned,
     counted_tokens,
-    lengths,
     mask_fits,
     pieces,
     trained_as,
@@ -71,19 +71,16 @@ class ImportanceWeights:
             scores = scores.filter(pl.col("trainer_logprobs").is_not_null())
         if scores.is_empty():
             return
-        rows = scores["row"].to_numpy()
-        turns = batch.turns
-        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
-            turns = turns[rows]
-        fitting = self._fitting(turns, scores)
+        turns, found = aligned(batch.turns.select("session_id", "turn", *self.turn_columns), scores["row"])
+        fitting = self._fitting(found, scores)
         if not fitting.all():
             turns, scores = turns.filter(fitting), scores.filter(fitting)
         if turns.height:
             self._fold(trained_as(turns, scores["adapter"]), scores)
 
-    def _fitting(self, turns: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
+    def _fitting(self, found: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
         """Which scored turns have lists of one length; the others have no ratio and are counted."""
-        found = lengths(turns).with_columns(scored=scores["trainer_logprobs"].list.len().cast(pl.Int64))
+        found = found.with_columns(scored=scores["trainer_logprobs"].list.len().cast(pl.Int64))
         found = found.select(
             has=pl.col("sampled").is_not_null(),
             fits=(pl.col("sampled") == pl.col("tokens")) & (pl.col("scored") == pl.col("tokens")) & mask_fits(),

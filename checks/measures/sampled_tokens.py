@@ -34,6 +34,15 @@ def lengths(turns: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def aligned(turns: pl.DataFrame, row: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The turns at some rows, without their ids, and their `lengths`. Copies nothing when that is every turn once."""
+    found, plain = lengths(turns), turns.drop("prompt_ids", "completion_ids")
+    rows = row.to_numpy()
+    if len(rows) == turns.height and (rows == np.arange(len(rows))).all():
+        return plain, found
+    return plain[rows], found[rows]
+
+
 def mask_fits() -> pl.Expr:
     """On a frame of `lengths`: whether the stated mask is as long as the completion, or as prompt + completion."""
     tokens = pl.col("tokens")

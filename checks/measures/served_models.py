@@ -9,7 +9,7 @@ import polars as pl
 from checks.lag import label_version
 from checks.log import Batch
 from checks.measure import Tools
-from checks.measures.sampled_tokens import LENGTH_COLUMNS, VERSION_COLUMNS, counted_tokens, lengths, mask_fits
+from checks.measures.sampled_tokens import LENGTH_COLUMNS, VERSION_COLUMNS, aligned, counted_tokens, mask_fits
 from checks.ragged import Array, ragged
 
 KEYS = ("adapter", "version")
@@ -53,13 +53,13 @@ class ServedModels:
         scores = batch.scores.filter(pl.col("reference_logprobs").is_not_null())
         if scores.is_empty():
             return
-        turns = batch.turns[scores["row"].to_numpy()]
+        turns, found = aligned(batch.turns.select("session_id", "turn", *self.turn_columns), scores["row"])
         span = pl.when(pl.col("weight_versions").list.len() == 1).then(pl.col("weight_versions").list.first())
         version = pl.coalesce("adapter_version", label_version(span.struct.field("version")))
         frame = pl.concat(
             [
                 turns.select("session_id", "turn", "adapter", "sampled_logprobs", "loss_mask", version=version),
-                lengths(turns),
+                found,
                 scores.select(self.score_columns),
             ],
             how="horizontal",

@@ -14,8 +14,8 @@ from checks.measures.sampled_tokens import (
     LENGTH_COLUMNS,
     UNKNOWN,
     VERSION_COLUMNS,
+    aligned,
     counted_tokens,
-    lengths,
     mask_fits,
     pieces,
     trained_as,
@@ -56,14 +56,10 @@ class TokenLags:
         self._counts["trained"] += trained.height
         if trained.is_empty():
             return
-        rows = trained["row"].to_numpy()
-        turns = batch.turns
-        if len(rows) != turns.height or (rows != np.arange(len(rows))).any():
-            turns = turns[rows]
-        self._fold(trained_as(turns, trained["adapter"]), trained)
+        turns, found = aligned(batch.turns.select("session_id", "turn", *self.turn_columns), trained["row"])
+        self._fold(trained_as(turns, trained["adapter"]), found, trained)
 
-    def _fold(self, turns: pl.DataFrame, trained: pl.DataFrame) -> None:
-        found = lengths(turns)
+    def _fold(self, turns: pl.DataFrame, found: pl.DataFrame, trained: pl.DataFrame) -> None:
         tokens = found["tokens"].fill_null(0).to_numpy()
         offsets = np.concatenate([[0], np.cumsum(tokens)]).astype(np.int64)
         cut = pieces(turns, offsets)

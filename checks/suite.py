@@ -8,26 +8,26 @@ import msgspec
 import polars as pl
 
 from checks.columns import COUNTED
-from checks.faults.prefix_break import prefix_break
-from checks.faults.retokenization_drift import retokenization_drift
-from checks.faults.template_mismatch import template_mismatch
 from checks.faults.entropy import entropy
 from checks.faults.importance_weight import importance_weight
 from checks.faults.length_mismatch import length_mismatch
 from checks.faults.loss_mask import loss_mask
+from checks.faults.prefix_break import prefix_break
+from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.served_adapter import served_adapter
 from checks.faults.staleness import staleness
+from checks.faults.template_mismatch import template_mismatch
 from checks.faults.truncation import truncation
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
-from checks.measures.prefix_breaks import PrefixBreaks
-from checks.measures.round_trip import RoundTrip
-from checks.measures.template_prompts import TemplatePrompts
 from checks.measures.entropies import Entropies
 from checks.measures.importance_weights import ImportanceWeights
 from checks.measures.loss_masks import LossMasks
+from checks.measures.prefix_breaks import PrefixBreaks
+from checks.measures.round_trip import RoundTrip
 from checks.measures.served_models import ServedModels
+from checks.measures.template_prompts import TemplatePrompts
 from checks.measures.token_lags import TokenLags
 from checks.measures.token_lengths import TokenLengths
 from checks.report import Counts, Report
@@ -67,7 +67,6 @@ CHECKS: tuple[Check, ...] = (
         ("prompt_tokens", "completion_tokens"),
         (PrefixBreaks,),
     ),
-    Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
     Check(
         "importance-weight",
         importance_weight,

@@ -44,6 +44,7 @@ class LossMasks:
             ("masked", "judged", "left_out", "unfit", "not_sampled", "masked_out", "turns"), 0
         )
         self._again: dict[str, list[tuple[int, int, int]]] = {}
+        self._asked = False
 
     def add(self, batch: Batch) -> None:
         """Compares the masks of one batch."""
@@ -137,8 +138,9 @@ class LossMasks:
         self._counts[kind] += tokens
 
     def again(self) -> Collection[str]:
-        """Sessions with loss on tokens of a prompt."""
-        return self._again.keys()
+        """Sessions with loss on tokens of a prompt, all at once."""
+        asked, self._asked = self._asked, True
+        return () if asked else self._again.keys()
 
     def add_again(self, batch: Batch) -> None:
         """Tells the tokens of a prompt that an earlier turn of the session sampled from those that none did."""

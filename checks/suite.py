@@ -17,7 +17,15 @@ from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.served_adapter import served_adapter
 from checks.faults.staleness import staleness
 from checks.faults.template_mismatch import template_mismatch
+from checks.faults.feedback import feedback
+from checks.faults.first_mover import first_mover
+from checks.faults.grad_norm import grad_norm
+from checks.faults.mfu import mfu
+from checks.faults.pass_at_k import pass_at_k
+from checks.faults.reward_eval_gap import reward_eval_gap
+from checks.faults.stall_time import stall_time
 from checks.faults.truncation import truncation
+from checks.faults.zero_variance_group import zero_variance_group
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Measure, MeasureType, Tools
@@ -79,6 +87,17 @@ CHECKS: tuple[Check, ...] = (
     Check("loss-mask", loss_mask, ("loss_masks",), measures=(LossMasks,)),
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
     Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),
+_REWARDED = ("adapter", "group_id", "task_id", "trainer_step", "purpose", "reward")
+CHECKS: tuple[Check, ...] = (
+    Check("stall-time", stall_time, ("spans", "steps")),
+    Check("mfu", mfu, ("steps",)),
+    Check("reward-eval-gap", reward_eval_gap, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
+    Check("pass-at-k", pass_at_k, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
+    Check("grad-norm", grad_norm, ("steps",)),
+    Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
+    Check("zero-variance-group", zero_variance_group, ("turns", "rewards"), _REWARDED),
+    Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
+    Check("first-mover", first_mover, ("turns", "rewards", "steps", "evals", "spans", "versions"), _REWARDED),
 )
 """Every check, in the order of the report."""
 

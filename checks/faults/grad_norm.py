@@ -1,0 +1,121 @@
+"""Gradient norm before clipping: spikes, a slow rise, and norms that are not numbers."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from checks.finding import Evidence, Finding, Series, Status, Threshold, grade, kept, worst
+from checks.trend import rise_over_run
+
+# Any: NumPy's own generic parameter for an element type.
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BEFORE = 50
+"""Steps before a step that it is compared with."""
+LEAST = 10
+_NEXT = (
+    "importance-weight: max w of the same step",
+    "the rewards and advantages of that step's groups",
+    "the learning rate",
+)
+_NEXT_NOT_FINITE = ("the loss and the log-probabilities of that step: which of them is not a number", "dtype overflow")
+
+
+def grad_norm(
+    steps: pl.DataFrame,
+    *,
+    warn_at: float = 4.0,
+    fail_at: float = 100.0,
+    spike_sigmas: float = 6.0,
+    drift_warn_at: float = 2.0,
+) -> Finding:
+    """Gradient norm before clipping: spikes, a slow rise, and norms that are not numbers.
+
+    Definition: a spike is a norm more than `warn_at` times the median of the 50 steps before it and more than
+    `spike_sigmas` of their 1.4826 MAD above it, both in logarithms; at least 10 steps must come before. A drift is a
+    rise of the norm over the run by `drift_warn_at` or more, by Theil-Sen on the logarithms of 20 medians of stretches,
+    that Kendall's test calls no chance at 0.001. not_finite: NaN or infinity.
+    Units: multiples of the median before; the norms themselves are L2, before clipping.
+    Reads: steps(step, adapter, grad_norm).
+    Threshold: warn 4, fail 100, provisional (more than 3 sigmas is what rlwatch alarms at; heavy tails pass that in
+    healthy runs); a drift warns from a doubling, provisional; not_finite fails.
+    Check next: importance-weight of the same step; that step's rewards; the learning rate.
+    """
+    known = steps.select("step", "adapter", norm=pl.col("grad_norm").cast(pl.Float64)).drop_nulls("norm")
+    if known.is_empty():
+        return Finding.no_data("grad-norm", "no step gives its gradient norm", missing=("steps.grad_norm",))
+    bad = known.filter(~pl.col("norm").is_finite())
+    evidence = [
+        Evidence(step=step, adapter=adapter, kind="not_finite", status="fail", value=norm, text="not a finite norm")
+        for step, adapter, norm in bad.select("step", "adapter", "norm").iter_rows()
+    ]
+    finite = known.filter(pl.col("norm").is_finite()).unique(["adapter", "step"], keep="last", maintain_order=True)
+    curves = finite.sort("step").partition_by("adapter", as_dict=True, maintain_order=True)
+    largest = 0.0
+    moved: list[Evidence] = []
+    for key, curve in curves.items():
+        ratio, spikes = _spikes(key[0], curve, warn_at, fail_at, spike_sigmas)
+        largest = max(largest, ratio)
+        moved.extend([*spikes, *_drift(key[0], curve, drift_warn_at)])
+    moved.sort(key=lambda each: -(each.value or 0.0))
+    status = worst([each.status or "ok" for each in [*evidence, *moved]])
+    held, omitted = kept([*evidence, *moved])
+    spiked = sum(each.status is not None and "times the median" in (each.text or "") for each in moved)
+    return Finding(
+        check="grad-norm",
+        status=status,
+        value=largest,
+        unit="times the median before",
+        threshold=Threshold(warn=warn_at, fail=fail_at),
+        summary=f"{known.height} steps, {spiked} spikes, {len(moved) - spiked} drifts, {bad.height} norms not finite",
+        check_next=(_NEXT_NOT_FINITE if bad.height else ()) + (_NEXT if moved else ()),
+        evidence=held,
+        evidence_omitted=omitted,
+        metrics={"grad_norm_max": float(finite["norm"].max())} if finite.height else {},  # pyright: ignore[reportArgumentType]
+        series=tuple(_series(key[0], curve) for key, curve in curves.items()),
+    )
+
+
+def _spikes(
+    adapter: str | None, curve: pl.DataFrame, warn_at: float, fail_at: float, sigmas: float
+) -> tuple[float, list[Evidence]]:
+    """The largest multiple of the median before, and the steps that are spikes."""
+    positive = curve.filter(pl.col("norm") > 0)
+    logs = positive["norm"].log()
+    centre = logs.rolling_median(BEFORE, min_samples=LEAST).shift(1)
+    spread = 1.4826 * (logs - centre).abs().rolling_median(BEFORE, min_samples=LEAST).shift(1)
+    found: list[Evidence] = []
+    largest = 0.0
+    rows = zip(positive["step"], positive["norm"], logs - centre, spread, strict=True)
+    for step, norm, above, width in rows:
+        if above is None:
+            continue
+        ratio = float(np.exp(above))
+        largest = max(largest, ratio)
+        status: Status = grade(ratio, warn_at=warn_at, fail_at=fail_at)
+        if status == "ok" or (width is not None and above <= sigmas * width):
+            continue
+        said = f"gradient norm {norm:.4g} is {ratio:.3g} times the median of the steps before"
+        found.append(Evidence(step=step, adapter=adapter, status=status, value=ratio, text=said, detail={"norm": norm}))
+    return largest, found
+
+
+def _drift(adapter: str | None, curve: pl.DataFrame, warn_at: float) -> list[Evidence]:
+    positive = curve.filter(pl.col("norm") > 0)
+    rise = rise_over_run(np.log(positive["norm"].to_numpy()))
+    if rise is None or float(np.exp(rise)) < warn_at:
+        return []
+    times = float(np.exp(rise))
+    said = f"gradient norm rose slowly, by a factor of {times:.3g} over {positive.height} steps"
+    return [Evidence(step=int(positive["step"][-1]), adapter=adapter, status="warn", value=times, text=said)]
+
+
+def _series(adapter: str | None, curve: pl.DataFrame) -> Series:
+    return Series(
+        name="gradient norm" if adapter is None else f"gradient norm of {adapter}",
+        x_label="step",
+        y_label="L2 before clipping",
+        x=tuple(map(float, curve["step"])),
+        y=tuple(curve["norm"]),
+    )

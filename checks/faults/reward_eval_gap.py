@@ -1,0 +1,151 @@
+"""Train reward against the held-out score, and where they first move in opposite directions."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from checks.eval_points import eval_points
+from checks.finding import Evidence, Finding, Number, Series
+from checks.signals import train_rewards
+
+# Any: NumPy's own generic parameter for an element type.
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LEAST = 5
+"""Evaluations from which noise can be told from movement."""
+_NEXT = ("what the rewarded sessions of that step have in common: is the reward being gamed", "pass-at-k", "truncation")
+
+
+class Curve(NamedTuple):
+    """One adapter at its evaluations."""
+
+    steps: Array
+    held_out: Array
+    train: Array
+    """Mean train reward since the evaluation before."""
+
+
+def reward_eval_gap(
+    turns: pl.DataFrame,
+    rewards: pl.DataFrame,
+    steps: pl.DataFrame,
+    evals: pl.DataFrame,
+    versions: pl.DataFrame,
+    *,
+    sigmas: float = 4.0,
+) -> Finding:
+    """Train reward against the held-out score, and where they first move in opposite directions.
+
+    Definition: the gap is the train reward of the newest step less the held-out score of the newest evaluation. An
+    opposite movement is an evaluation since which the held-out score stays below an earlier level by more than `sigmas`
+    times its noise, the mean of two evaluations against the mean of two, while the train reward since rose by more than
+    `sigmas` times its own. Noise is 1.4826 MAD of second differences over the root of 6, so that trends do not
+    count as noise. It takes 5 evaluations. Turns of purpose eval and probe are not train reward.
+    Units: reward; the two scales are compared as they are logged.
+    Reads: steps(step, adapter, reward_mean, reward_eval), turns(session_id, adapter, trainer_step, purpose, reward),
+    rewards, evals(adapter, version, step, suite, task_id, score, passed), versions.
+    Threshold: an opposite movement warns; 4 times the noise, provisional. The gap itself has no threshold: the two are
+    often on different scales. Lecture 12 of CMU 11-768: train reward up while held-out falls is reward hacking.
+    Check next: what the rewarded sessions have in common; pass-at-k; truncation.
+    """
+    train = train_rewards(turns, rewards, steps).filter(pl.col("value").is_finite())
+    held_out = eval_points(evals, versions, steps).filter(pl.col("value").is_finite())
+    metrics: dict[str, Number] = {}
+    for name, points in (("reward_train_last", train), ("reward_eval_last", held_out)):
+        if points.height:
+            metrics[name] = float(points.filter(pl.col("step") == points["step"].max())["value"].sum()) / max(
+                1, points.filter(pl.col("step") == points["step"].max()).height
+            )
+    if train.is_empty() or held_out.is_empty():
+        which = "no held-out score" if held_out.is_empty() else "no train reward"
+        missing = ("evals.score", "steps.reward_eval") if held_out.is_empty() else ("steps.reward_mean", "turns.reward")
+        return Finding.no_data("reward-eval-gap", f"{which} by step", missing=missing)
+    metrics["reward_eval_gap_last"] = metrics["reward_train_last"] - metrics["reward_eval_last"]
+    curves = {adapter: _curve(train, held_out, adapter) for adapter in held_out["adapter"].unique(maintain_order=True)}
+    evidence = [found for adapter, curve in curves.items() if (found := _opposite(adapter, curve, sigmas)) is not None]
+    told = f"train {metrics['reward_train_last']:.4g}, held-out {metrics['reward_eval_last']:.4g}"
+    enough = any(len(curve.steps) >= LEAST for curve in curves.values())
+    moved = (
+        f"; {evidence[0].text}" if evidence else "" if enough else f"; fewer than {LEAST} evaluations, no movement told"
+    )
+    return Finding(
+        check="reward-eval-gap",
+        status="warn" if evidence else "ok",
+        value=metrics["reward_eval_gap_last"],
+        unit="reward",
+        summary=told + moved,
+        check_next=_NEXT if evidence else (),
+        evidence=tuple(evidence),
+        metrics=metrics,
+        series=tuple(series for adapter, curve in curves.items() for series in _series(adapter, curve)),
+    )
+
+
+def _curve(train: pl.DataFrame, held_out: pl.DataFrame, adapter: str | None) -> Curve:
+    """Both series at the evaluations of one adapter that have train reward before them."""
+    points = held_out.filter(pl.col("adapter").eq_missing(adapter)).sort("step")
+    own = train.filter(pl.col("adapter").eq_missing(adapter)).sort("step")
+    before = np.searchsorted(own["step"].to_numpy(), points["step"].to_numpy(), side="right")
+    total = np.concatenate([[0.0], np.cumsum(own["value"].to_numpy())])
+    since = np.concatenate([[0], before[:-1]])
+    counted = before - since
+    has = counted > 0
+    means = (total[before] - total[since])[has] / counted[has]
+    return Curve(points["step"].to_numpy()[has], points["value"].to_numpy()[has], means)
+
+
+def _opposite(adapter: str | None, curve: Curve, sigmas: float) -> Evidence | None:
+    """The first evaluation since which held-out is down and train is up."""
+    count = len(curve.steps)
+    if count < LEAST:
+        return None
+    held, train = _pairs(curve.held_out), _pairs(curve.train)
+    error = math.sqrt(1 / 2 + 1 / 2)
+    least_fall, least_rise = sigmas * error * noise(curve.held_out), sigmas * error * noise(curve.train)
+    for late in range(2, count - 1):
+        falls = held[: late - 1] - held[late]
+        rises = train[late] - train[: late - 1]
+        opposite = np.flatnonzero((falls > max(least_fall, 1e-9)) & (rises > max(least_rise, 1e-9)))
+        if len(opposite) == 0:
+            continue
+        early = int(opposite[np.argmax(falls[opposite])])
+        if held[early] - held[-1] <= least_fall / 2:
+            continue
+        step = int(curve.steps[late])
+        said = (
+            f"from step {step} held-out is {falls[early]:.3g} below its level at step {curve.steps[early]}, "
+            f"train {rises[early]:.3g} above"
+        )
+        detail: dict[str, int | float | str | None] = {
+            "since": int(curve.steps[early]),
+            "train_rose": float(rises[early]),
+        }
+        return Evidence(step=step, adapter=adapter, status="warn", value=float(-falls[early]), text=said, detail=detail)
+    return None
+
+
+def _pairs(values: Array) -> Array:
+    """The mean of each value and the one after it."""
+    return (values[:-1] + values[1:]) / 2
+
+
+def noise(values: Array) -> float:
+    """Standard deviation of one value about a smooth trend."""
+    bends = values[2:] - 2 * values[1:-1] + values[:-2]
+    return 1.4826 * float(np.median(np.abs(bends))) / math.sqrt(6) if len(bends) else math.inf
+
+
+def _series(adapter: str | None, curve: Curve) -> list[Series]:
+    whose = "" if adapter is None else f" of {adapter}"
+    return [
+        Series(
+            name=f"{name}{whose}",
+            x_label="step",
+            y_label="reward",
+            x=tuple(map(float, curve.steps)),
+            y=tuple(map(float, values)),
+        )
+        for name, values in (("train reward", curve.train), ("held-out score", curve.held_out))
+    ]

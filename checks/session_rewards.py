@@ -1,0 +1,33 @@
+"""One reward per session, from the turns that carry it and the table of rewards, and where they disagree."""
+
+import polars as pl
+
+from checks.group_advantage import ABSOLUTE, RELATIVE
+
+NOT_TRAINED = ("eval", "probe")
+"""Purposes whose turns give no training reward."""
+
+
+def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
+    """One row for each session of training turns, in the log's order.
+
+    `session_id`; `reward`, null where none is observed or the observed ones disagree; `lowest` and `highest` observed;
+    `disagrees`; `not_finite` where a NaN or infinity stands for a reward. A reward of one turn is not the session's.
+    """
+    trained = turns.filter(~pl.col("purpose").is_in(NOT_TRAINED).fill_null(False))
+    sessions = trained.select("session_id").unique(maintain_order=True)
+    on_turns = trained.select("session_id", pl.col("reward").cast(pl.Float64).alias("value"))
+    whole = rewards.filter(pl.col("turn_id").is_null()).select("session_id", pl.col("value").cast(pl.Float64))
+    observed = pl.concat([on_turns, whole]).drop_nulls("value")
+    finite = pl.col("value").is_finite()
+    folded = observed.group_by("session_id").agg(
+        lowest=pl.col("value").filter(finite).min(),
+        highest=pl.col("value").filter(finite).max(),
+        not_finite=(~finite).any(),
+    )
+    largest = pl.max_horizontal(pl.col("lowest").abs(), pl.col("highest").abs())
+    apart = pl.col("highest") - pl.col("lowest") > pl.max_horizontal(ABSOLUTE, RELATIVE * largest)
+    joined = sessions.join(folded, on="session_id", how="left", maintain_order="left")
+    known = joined.with_columns(pl.col("not_finite").fill_null(False), disagrees=apart.fill_null(False))
+    alone = ~(pl.col("disagrees") | pl.col("not_finite"))
+    return known.with_columns(reward=pl.when(alone).then("highest"))

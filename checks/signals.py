@@ -1,0 +1,149 @@
+"""The eight debugging signals as series: per adapter, by optimizer step, from whatever of a log holds them."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from checks.eval_points import eval_points
+from checks.pass_points import pass_points
+from checks.session_rewards import session_rewards
+from checks.stall_intervals import stall_by_step
+
+
+class Part(NamedTuple):
+    """One series of a signal."""
+
+    name: str
+    """As the column of `steps` is called, or `reward_eval_gap`."""
+    worse: Literal["up", "down", "either"]
+    """Which way is bad."""
+    log: bool = False
+    """Whether it varies by factors rather than by amounts."""
+
+
+class Signal(NamedTuple):
+    """One of the eight signals."""
+
+    name: str
+    parts: tuple[Part, ...]
+    """What it is seen by; the first is the signal itself, the others stand beside it."""
+    source: str
+    """The column of the log that would supply it."""
+
+
+SIGNALS: tuple[Signal, ...] = (
+    Signal(
+        "max_w",
+        (Part("max_w", "up", True), Part("min_w", "down", True), Part("kl_mu_old", "up"), Part("ess", "down")),
+        "steps.max_w",
+    ),
+    Signal("staleness", (Part("staleness_mean", "up"),), "steps.staleness_mean"),
+    Signal("stall", (Part("stall_s", "up", True),), "steps.wait_s"),
+    Signal("mfu", (Part("mfu", "down"),), "steps.mfu"),
+    Signal("reward_eval_gap", (Part("reward_eval_gap", "up"), Part("reward_eval", "down")), "evals.score"),
+    Signal("pass_at_k", (Part("pass_at_k", "down"),), "evals.passed"),
+    Signal("entropy", (Part("entropy", "either"),), "steps.entropy"),
+    Signal("grad_norm", (Part("grad_norm", "up", True),), "steps.grad_norm"),
+)
+"""In the order of the console's lanes."""
+
+SCHEMA = {"adapter": pl.String, "signal": pl.String, "part": pl.String, "step": pl.Int64, "value": pl.Float64}
+TURN_COLUMNS = ("adapter", "trainer_step", "reward", "purpose")
+"""Columns of `turns` that the train reward is taken from, beside session_id."""
+_PLAIN = ("max_w", "min_w", "kl_mu_old", "ess", "staleness_mean", "entropy", "grad_norm")
+
+
+def signal_series(
+    turns: pl.DataFrame,
+    rewards: pl.DataFrame,
+    steps: pl.DataFrame,
+    evals: pl.DataFrame,
+    spans: pl.DataFrame,
+    versions: pl.DataFrame,
+    *,
+    tokens: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Rows of `adapter, signal, part, step, value`, sorted; NaN where the log says NaN, no row where it says nothing.
+
+    A step that is logged twice counts as it was logged last. `tokens` gives, by adapter and step, columns of `steps`
+    that were measured from the turns' tokens; they fill in what `steps` does not hold. Rows without an adapter belong
+    to the only one there is.
+    """
+    steps = _with_tokens(steps, tokens)
+    turns, steps, evals, spans, versions = _named((turns, steps, evals, spans, versions))
+    train = train_rewards(turns, rewards, steps)
+    held_out = eval_points(evals, versions, steps)
+    parts = {name: _column(steps, pl.col(name)) for name in _PLAIN}
+    parts["mfu"] = _column(steps, mfu_of_step())
+    parts["stall_s"] = stall_by_step(steps, spans)
+    parts["reward_eval"] = held_out
+    parts["reward_eval_gap"] = _gap(train, held_out)
+    parts["pass_at_k"] = pass_points(evals, versions, steps)
+    series = [
+        parts[part.name].select(
+            pl.col("adapter").cast(pl.String),
+            pl.lit(signal.name).alias("signal"),
+            pl.lit(part.name).alias("part"),
+            pl.col("step").cast(pl.Int64),
+            pl.col("value").cast(pl.Float64),
+        )
+        for signal in SIGNALS
+        for part in signal.parts
+    ]
+    return pl.concat([pl.DataFrame(schema=SCHEMA), *series])
+
+
+def train_rewards(turns: pl.DataFrame, rewards: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """`adapter, step, value`: the mean reward of each step's batch, else of the sessions trained in it."""
+    logged = _column(steps, pl.col("reward_mean"))
+    if logged.height:
+        return logged
+    by_session = session_rewards(turns, rewards).drop_nulls("reward")
+    trained = turns.group_by("session_id", maintain_order=True).agg(
+        pl.col("adapter").drop_nulls().first().cast(pl.String), pl.col("trainer_step").drop_nulls().first()
+    )
+    joined = by_session.join(trained.drop_nulls("trainer_step"), on="session_id", how="inner")
+    means = joined.group_by("adapter", step="trainer_step").agg(value=pl.col("reward").mean())
+    return means.sort("adapter", "step")
+
+
+def mfu_of_step() -> pl.Expr:
+    """Model FLOPs over what the device could have done in the step's time; else the logged figure."""
+    counted = pl.col("model_flops") / (pl.col("duration_s") * pl.col("peak_flops"))
+    return pl.coalesce(counted, pl.col("mfu"))
+
+
+def _column(steps: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
+    """`adapter, step, value` of one quantity, the last one logged for each step."""
+    known = steps.select("adapter", "step", value=value.cast(pl.Float64)).drop_nulls("value")
+    return known.unique(["adapter", "step"], keep="last").sort("adapter", "step")
+
+
+def _with_tokens(steps: pl.DataFrame, tokens: pl.DataFrame | None) -> pl.DataFrame:
+    if tokens is None or tokens.is_empty():
+        return steps
+    known = [name for name in tokens.columns if name in steps.columns and name not in ("adapter", "step")]
+    measured = tokens.select("adapter", "step", pl.col(known).cast(pl.Float64))
+    joined = steps.join(measured, on=["adapter", "step"], how="full", coalesce=True, nulls_equal=True, suffix="_seen")
+    return joined.with_columns(pl.coalesce(name, f"{name}_seen").alias(name) for name in known)
+
+
+def _named(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The frames with the adapter filled in where the whole log knows one only."""
+    columns = [frame["adapter"].cast(pl.String) for frame in frames if "adapter" in frame.columns]
+    names = pl.concat(columns).drop_nulls().unique()
+    if len(names) != 1:
+        return [frame.with_columns(pl.col("adapter").cast(pl.String)) for frame in frames]
+    return [frame.with_columns(pl.col("adapter").cast(pl.String).fill_null(names[0])) for frame in frames]
+
+
+def _gap(train: pl.DataFrame, held_out: pl.DataFrame) -> pl.DataFrame:
+    """At each evaluation: mean train reward since the evaluation before it, less the held-out score."""
+    points = held_out.with_columns(since=pl.col("step").shift(1).over("adapter", order_by="step"))
+    pairs = points.join(train, on="adapter", how="inner", nulls_equal=True, suffix="_train")
+    within = pairs.filter(
+        (pl.col("step_train") <= pl.col("step")) & (pl.col("step_train") > pl.col("since")).fill_null(True)
+    )
+    means = within.group_by("adapter", "step").agg(pl.col("value").first(), train=pl.col("value_train").mean())
+    return means.select("adapter", "step", value=pl.col("train") - pl.col("value")).sort("adapter", "step")

@@ -1,0 +1,75 @@
+"""When trainer and engine stood still: from their spans, and by optimizer step."""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from checks.intervals import Interval, common, total, union, without
+
+BUSY = {"trainer": "step", "engine": "generate"}
+"""Role to the kind of span in which it works."""
+STANDS = {"trainer": "wait", "engine": "paused_for_weights"}
+"""Role to the kind of span in which it stands still, whatever else is said of that time."""
+
+
+class Stalls(NamedTuple):
+    """What the spans of a log say, in seconds since the window's start."""
+
+    window: float
+    """From the first start to the last end."""
+    stalled: dict[str, list[Interval]]
+    """Role to the time in which it stood still; only roles that have spans."""
+    reversed_spans: int
+    """Spans that end before they begin; they count nowhere."""
+
+
+def stalls(spans: pl.DataFrame) -> Stalls | None:
+    """The stall of each role in the window of all spans; None without a window.
+
+    A role stands still while it neither works nor idles by schedule, and while it waits or is paused. Spans of one
+    role are joined, so that several engines or adapters are never added up.
+    """
+    known = spans.drop_nulls(["from", "to"])
+    forward = known.filter(pl.col("to") >= pl.col("from"))
+    if forward.is_empty() or forward["to"].max() == forward["from"].min():
+        return None
+    origin = forward["from"].min()
+    seconds = forward.select(
+        "role",
+        "kind",
+        start=(pl.col("from") - origin).dt.total_microseconds() / 1e6,
+        end=(pl.col("to") - origin).dt.total_microseconds() / 1e6,
+    )
+    by_kind: dict[tuple[str, str], list[Interval]] = {}
+    for role, kind, start, end in seconds.iter_rows():
+        by_kind.setdefault((role, kind), []).append((start, end))
+    window = float(seconds.select(pl.col("end").max()).item())
+    stalled: dict[str, list[Interval]] = {}
+    for role in BUSY:
+        if not any(name == role for name, _ in by_kind):
+            continue
+        stands = by_kind.get((role, STANDS[role]), [])
+        works = without(by_kind.get((role, BUSY[role]), []), stands)
+        stalled[role] = without([(0.0, window)], [*works, *without(by_kind.get((role, "idle_scheduled"), []), stands)])
+    return Stalls(window, stalled, known.height - forward.height)
+
+
+def stall_by_step(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """`adapter, step, value`: seconds in which the trainer waited, as logged, else from spans between step ends."""
+    logged = steps.select("adapter", "step", value=pl.col("wait_s")).drop_nulls("value")
+    if logged.height:
+        return logged.unique(["adapter", "step"], keep="last").sort("adapter", "step")
+    ends = steps.drop_nulls("at").unique(["adapter", "step"], keep="last").sort("adapter", "at")
+    found = stalls(spans)
+    if found is None or "trainer" not in found.stalled or ends.is_empty():
+        return pl.DataFrame(schema={"adapter": pl.String, "step": pl.Int64, "value": pl.Float64})
+    origin = spans["from"].min()
+    timed = ends.select("adapter", "step", end=(pl.col("at") - origin).dt.total_microseconds() / 1e6)
+    begun = timed.with_columns(begin=pl.col("end").shift(1).over("adapter").fill_null(0.0))
+    values = _seconds_within(found.stalled["trainer"], begun.select("begin", "end").rows())
+    return begun.select("adapter", "step", value=pl.Series(values, dtype=pl.Float64)).sort("adapter", "step")
+
+
+def _seconds_within(stalled: list[Interval], windows: list[tuple[float, float]]) -> list[float]:
+    """Stalled seconds in each window."""
+    return [total(common(stalled, [window])) if union([window]) else 0.0 for window in windows]

@@ -20,7 +20,7 @@ def pass_at_k(
     evals: pl.DataFrame,
     versions: pl.DataFrame,
     *,
-    sigmas: float = 3.0,
+    sigmas: float = 2.0,
 ) -> Finding:
     """Unbiased pass@k against pass@1, and whether diversity collapses while pass@1 rises.
 
@@ -28,13 +28,14 @@ def pass_at_k(
     k is 1, 2, 4 and so on while half of the tasks have as many samples, and the largest such k. With fewer samples the
     value is left out, never 1. A sample succeeds when it passed, else when it scored 1. Without evaluations: the groups
     of training sessions whose rewards are 0 or 1; else what steps give. The metrics are of the newest evaluation of
-    each adapter. Collapse: since an earlier evaluation pass@1 rose and pass@k fell, each by more than `sigmas` standard
-    errors of the paired differences over the tasks that both have.
+    each adapter. Collapse: since the first evaluation, the one before, or the one with the highest pass@k so far,
+    pass@1 rose and pass@k fell, each by more than `sigmas` standard errors of the paired differences over the tasks
+    that both have.
     Units: probability, 0 to 1; the value is pass@1.
     Reads: evals(adapter, version, step, suite, task_id, sample, score, passed), versions, turns(session_id, group_id,
     task_id, adapter, trainer_step, purpose, reward), rewards, steps(step, adapter, pass_at_1, pass_at_k, pass_k).
-    Threshold: a collapse warns; 3 standard errors, provisional. Lecture 12 of CMU 11-768: pass@1 up and pass@k down is
-    diversity collapsing. How high pass@1 should be is the task's to say.
+    Threshold: a collapse warns; 2 standard errors of each, provisional. Lecture 12 of CMU 11-768: pass@1 up and pass@k
+    down is diversity collapsing. How high pass@1 should be is the task's to say.
     Check next: entropy; zero-variance-group; the KL or entropy term.
     """
     counts = task_counts(stepped(evals, versions))
@@ -103,11 +104,19 @@ def _collapses(counts: pl.DataFrame, k: int, sigmas: float) -> list[Evidence]:
     rated = with_rate(counts.drop_nulls("step"), k).with_columns(first=pl.col("successes") / pl.col("samples"))
     for key, curve in rated.partition_by("adapter", as_dict=True, maintain_order=True).items():
         points = list(curve.sort("step").partition_by("step", maintain_order=True))
-        evidence = (
-            _collapse(key[0], early, late, k, sigmas) for at, late in enumerate(points) for early in points[:at]
-        )
-        found.extend(each for each in [next((each for each in evidence if each is not None), None)] if each)
+        best = 0
+        for at in range(1, len(points)):
+            earlier = dict.fromkeys((0, best, at - 1))
+            surely = [_collapse(key[0], points[early], points[at], k, sigmas) for early in earlier]
+            if any(surely):
+                found.append(next(each for each in surely if each is not None))
+                break
+            best = max(best, at, key=lambda index: _mean(points[index]))
     return found
+
+
+def _mean(point: pl.DataFrame) -> float:
+    return float(point["rate"].sum()) / max(1, point.height)
 
 
 def _collapse(adapter: str | None, early: pl.DataFrame, late: pl.DataFrame, k: int, sigmas: float) -> Evidence | None:

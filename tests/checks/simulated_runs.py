@@ -95,3 +95,27 @@ def simulated_run(
         for name in ("reward_eval", "pass_at_1", "pass_at_k")
     ]
     return Run(steps.with_columns(seldom), moves)
+
+
+SPARSE = ("reward_eval_gap", "pass_at_k")
+"""Signals that are sampled at every n-th step only."""
+
+
+def simulated_incident(rng: np.random.Generator) -> Run:
+    """Three to five signals that leave their bands 3 to 15 steps after each other, by jumps and short ramps.
+
+    What is sampled every n steps has at least three bad samples before the log ends.
+    """
+    every = int(rng.choice([1, 5, 10, 20]))
+    onset = int(rng.integers(max(120, 20 * every), 700))
+    moves: list[Move] = []
+    for signal in rng.permutation(list(COLUMNS))[: rng.integers(3, 6)]:
+        moves.append(Move(str(signal), onset, float(rng.uniform(8, 15)), int(rng.choice([1, 2, 4, 6]))))
+        onset += int(rng.integers(3, 16))
+    length = onset + max(30, 3 * every) + int(rng.integers(0, 150))
+    return simulated_run(rng, length, tuple(moves), every=every)
+
+
+def healthy_run(rng: np.random.Generator) -> Run:
+    """A thousand steps in which nothing happens."""
+    return simulated_run(rng, 1000, every=int(rng.choice([5, 10, 20, 50])))

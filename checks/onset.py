@@ -8,7 +8,7 @@ and neither needs a model. Isolated outliers are taken out first by a running me
 
 `BASES` are the z at which a healthy series of 1,000 samples is alarmed by one scale in about one of a thousand cases,
 from our own simulation: AR(1) noise, phi uniform in 0 to 0.95, innovations Gaussian and Student t with 4 and 6 degrees
-of freedom. `tests/checks/test_onset_calibration.py` repeats it on other seeds.
+of freedom. `tests/checks/faults/test_first_mover_rates.py` repeats it on other seeds, whole logs at a time.
 """
 
 import math
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 WINDOW = 240
 """Most values of D that a reference holds."""
 SHORT = 150
-"""Series with fewer samples are tested sample by sample: held-out evaluation, pass@k, young runs."""
+"""Evaluations with fewer points are tested point by point: neighbours are far apart and nearly independent."""
 
 
 class Scale(NamedTuple):
@@ -84,20 +84,22 @@ class Onset(NamedTuple):
 
 def strictness(samples: int) -> float:
     """Factor on every threshold when a log has more samples to test than the bases were calibrated for."""
-    return 1 + 0.1 * max(0.0, math.log(max(samples, 1) / CALIBRATED_FOR))
+    return 1 + 0.12 * max(0.0, math.log(max(samples, 1) / CALIBRATED_FOR))
 
 
-def least_samples() -> int:
-    """Samples below which no series can be tested."""
-    return min(scale.least + 2 * scale.samples + scale.before for scale in SPARSE.scales)
+def least_samples(*, evaluation: bool) -> int:
+    """Samples below which a series cannot be tested: a baseline, and something to compare with it."""
+    scales = (SPARSE if evaluation else DENSE).scales
+    return min(scale.least + 2 * scale.samples + scale.before for scale in scales) - 1
 
 
-def onset(values: Array, *, factor: float = 1.0, floor: float = 0.0) -> Onset | None:
+def onset(values: Array, *, evaluation: bool = False, factor: float = 1.0, floor: float = 0.0) -> Onset | None:
     """The first lasting rise of a series of finite values, or None.
 
-    `floor` is the smallest standard deviation of one sample that is believed, for series that hardly vary.
+    `evaluation` says that each value was measured on samples of its own. `floor` is the smallest standard deviation of
+    one sample that is believed, for series that hardly vary.
     """
-    plan = DENSE if len(values) >= SHORT else SPARSE
+    plan = SPARSE if evaluation and len(values) < SHORT else DENSE
     smooth = running_median(values, plan.width)
     alarms: list[tuple[int, int, Scale, float, float]] = []
     finest: Array | None = None

@@ -30,6 +30,8 @@ class Signal(NamedTuple):
     """What it is seen by; the first is the signal itself, the others stand beside it."""
     source: str
     """The column of the log that would supply it."""
+    evaluation: bool = False
+    """Whether each point is measured on samples of its own, as held-out evaluation is."""
 
 
 SIGNALS: tuple[Signal, ...] = (
@@ -41,8 +43,8 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("staleness", (Part("staleness_mean", "up"),), "steps.staleness_mean"),
     Signal("stall", (Part("stall_s", "up", True),), "steps.wait_s"),
     Signal("mfu", (Part("mfu", "down"),), "steps.mfu"),
-    Signal("reward_eval_gap", (Part("reward_eval_gap", "up"), Part("reward_eval", "down")), "evals.score"),
-    Signal("pass_at_k", (Part("pass_at_k", "down"),), "evals.passed"),
+    Signal("reward_eval_gap", (Part("reward_eval_gap", "up"), Part("reward_eval", "down")), "evals.score", True),
+    Signal("pass_at_k", (Part("pass_at_k", "down"),), "evals.passed", True),
     Signal("entropy", (Part("entropy", "either"),), "steps.entropy"),
     Signal("grad_norm", (Part("grad_norm", "up", True),), "steps.grad_norm"),
 )

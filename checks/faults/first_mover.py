@@ -13,6 +13,8 @@ from checks.signals import SIGNALS, Part, Signal, signal_series
 # Any: NumPy's own generic parameter for an element type.
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_LEAST = least_samples(evaluation=False)
+_LEAST_EVALUATIONS = least_samples(evaluation=True)
 _NEXT = ("the first signal's own check: what moved first is nearer to the cause", "the other signals as its effects")
 
 
@@ -92,7 +94,7 @@ def first_mover(
     if not any(each.moves or each.steady for each in ranked):
         return Finding.no_data(
             "first-mover",
-            f"no signal has the {least_samples()} steps that a baseline takes",
+            f"no signal has {_LEAST} steps, or {_LEAST_EVALUATIONS} evaluations, for a baseline",
             missing=("steps.grad_norm", "steps.entropy", "steps.max_w", "steps.staleness_mean", "evals.score"),
         )
     evidence = [_evidence(each, move) for each in ranked for move in each.moves]
@@ -143,7 +145,8 @@ def _rank(adapter: str | None, read: list[Series], factor: float) -> Ranked:
     steady: list[str] = []
     unknown: list[str] = []
     for signal in SIGNALS:
-        known = [each for each in read if each.signal is signal and len(each.values) >= least_samples()]
+        least = least_samples(evaluation=signal.evaluation)
+        known = [each for each in read if each.signal is signal and len(each.values) >= least]
         found = [move for each in known for move in _moves(each, factor)]
         if found:
             moves.append(min(found, key=lambda move: (move.seen, -move.score)))
@@ -155,7 +158,7 @@ def _rank(adapter: str | None, read: list[Series], factor: float) -> Ranked:
 def _moves(series: Series, factor: float) -> Iterable[Move]:
     """The onset in each direction that is bad."""
     for sign in {"up": (1,), "down": (-1,), "either": (-1, 1)}[series.part.worse]:
-        found = onset(sign * series.values, factor=factor, floor=_floor(series))
+        found = onset(sign * series.values, evaluation=series.signal.evaluation, factor=factor, floor=_floor(series))
         if found is not None:
             yield _move(series, found, sign)
 

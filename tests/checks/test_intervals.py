@@ -1,5 +1,7 @@
 """Sets of seconds against sets of whole seconds."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,4 +26,4 @@ def test_they_are_what_sets_of_seconds_are(one: list[tuple[int, int]], other: li
 def test_a_union_is_in_order_and_apart(one: list[tuple[int, int]]) -> None:
     joined = union(one)
     assert all(start < end for start, end in joined)
-    assert all(before[1] < after[0] for before, after in zip(joined, joined[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(joined))

@@ -1,0 +1,82 @@
+"""Groups that give no gradient, and rewards that are missing or disagree."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.checks.records import check
+
+
+def group(name: str | None, *rewards: float | None, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {"session_id": f"{name}-{fields.get('trainer_step')}-{at}", "group_id": name, "reward": reward} | fields
+        for at, reward in enumerate(rewards)
+    ]
+
+
+def test_equal_rewards_are_the_fault_and_the_share_is_of_groups() -> None:
+    found = check("zero-variance-group", turns=[*group("a", 1, 1), *group("b", 0, 0), *group("c", 1, 0)])
+    assert found.value == 2 / 3
+    assert found.status == "warn"
+    assert [(each.group_id, each.value) for each in found.evidence] == [("a", 1), ("b", 0)]
+
+
+def test_the_residue_of_float32_is_no_variance() -> None:
+    summed = float(np.float32(0.1) + np.float32(0.2))
+    assert check("zero-variance-group", turns=group("a", summed, 0.3, 0.1 + 0.2)).value == 1.0
+
+
+def test_a_group_of_one_is_counted_apart() -> None:
+    found = check("zero-variance-group", turns=[*group("a", 1), *group("b", 1, 0)])
+    assert (found.status, found.value) == ("ok", 0.0)
+    assert "1 groups have one session" in found.summary
+
+
+def test_a_session_without_reward_in_a_rewarded_group_warns() -> None:
+    found = check("zero-variance-group", turns=group("a", 1, None, 0))
+    assert found.status == "warn"
+    (missing,) = found.evidence
+    assert (missing.group_id, missing.session_id, missing.value) == ("a", "a-None-1", 1)
+
+
+def test_rewards_of_one_session_that_disagree_fail() -> None:
+    turns = [*group("a", 1, 0), {"session_id": "a-None-0", "turn": 2, "reward": 0.0}]
+    found = check("zero-variance-group", turns=turns)
+    assert found.status == "fail"
+    assert found.evidence[0].session_id == "a-None-0"
+    assert found.evidence[0].detail == {"lowest": 0.0, "highest": 1.0}
+
+
+def test_a_reward_may_stand_on_any_turn_of_the_session() -> None:
+    turns = [
+        {"session_id": "a", "group_id": "g"},
+        {"session_id": "a", "reward": 1.0},
+        {"session_id": "b", "group_id": "g", "reward": 0.0},
+    ]
+    assert check("zero-variance-group", turns=turns).value == 0.0
+
+
+def test_the_table_of_rewards_serves_as_well() -> None:
+    turns = group("a", None, None)
+    rewards = [{"session_id": "a-None-0", "value": 1.0}, {"session_id": "a-None-1", "value": 1.0}]
+    assert check("zero-variance-group", turns=turns, rewards=rewards).value == 1.0
+
+
+def test_a_task_without_groups_is_one_group_per_step() -> None:
+    turns = [
+        {"session_id": f"{step}{at}", "task_id": "t", "trainer_step": step, "reward": reward}
+        for step, rewards in ((1, (0, 0)), (2, (1, 1)))
+        for at, reward in enumerate(rewards)
+    ]
+    found = check("zero-variance-group", turns=turns)
+    assert [(each.group_id, each.step) for each in found.evidence] == [("t", 1), ("t", 2)]
+
+
+def test_evaluation_is_not_training() -> None:
+    turns = [*group("a", 1, 1, purpose="eval"), *group("b", 1, 0)]
+    assert check("zero-variance-group", turns=turns).value == 0.0
+
+
+def test_rewards_without_groups_are_no_data() -> None:
+    found = check("zero-variance-group", turns=group(None, 1, 0))
+    assert (found.status, found.missing) == ("no_data", ("turns.group_id", "turns.task_id"))

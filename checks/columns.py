@@ -94,7 +94,12 @@ def empty(table: str) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """A frame with every column of its table, nulls where it had none; its own columns keep their types."""
-    return frame.with_columns(
-        pl.lit(None, dtype=dtype).alias(name) for name, dtype in SCHEMAS[table].items() if name not in frame.columns
+    """A frame with every column of its table, nulls where it had none.
+
+    Its own columns keep their types, but for those that hold nothing but nulls.
+    """
+    schema = SCHEMAS[table]
+    untyped = [name for name, dtype in frame.schema.items() if dtype == pl.Null and name in schema]
+    return frame.with_columns(pl.col(name).cast(schema[name]) for name in untyped).with_columns(
+        pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns
     )

@@ -17,6 +17,7 @@ from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.served_adapter import served_adapter
 from checks.faults.staleness import staleness
 from checks.faults.template_mismatch import template_mismatch
+from checks.columns import COUNTED, SCHEMAS
 from checks.faults.feedback import feedback
 from checks.faults.first_mover import first_mover
 from checks.faults.grad_norm import grad_norm
@@ -162,7 +163,7 @@ def _one_pass(
         on_batch(batch.turns.height)
     if kept:
         return pl.concat(kept, how="vertical_relaxed")
-    return pl.DataFrame(schema={name: pl.Int64 if name in COUNTED else pl.Null for name in scalars})
+    return pl.DataFrame(schema={name: pl.Int64() if name in COUNTED else SCHEMAS["turns"][name] for name in scalars})
 
 
 def _second_pass(log: Log, measures: Mapping[str, Measure], kinds: Mapping[str, MeasureType]) -> None:

@@ -7,8 +7,8 @@ import polars as pl
 
 from checks.eval_points import eval_points
 from checks.pass_points import pass_points
-from checks.session_rewards import session_rewards
 from checks.stall_intervals import stall_by_step
+from checks.train_rewards import at_evaluations, by_step, train_rewards
 
 
 class Part(NamedTuple):
@@ -76,11 +76,11 @@ def signal_series(
     turns, steps, evals, spans, versions = _named((turns, steps, evals, spans, versions))
     train = train_rewards(turns, rewards, steps)
     held_out = eval_points(evals, versions, steps)
-    parts = {name: _column(steps, pl.col(name)) for name in _PLAIN}
-    parts["mfu"] = _column(steps, mfu_of_step())
+    parts = {name: by_step(steps, pl.col(name)) for name in _PLAIN}
+    parts["mfu"] = by_step(steps, mfu_of_step())
     parts["stall_s"] = stall_by_step(steps, spans)
     parts["reward_eval"] = held_out
-    parts["reward_eval_gap"] = _gap(train, held_out)
+    parts["reward_eval_gap"] = at_evaluations(train, held_out).with_columns(value=pl.col("train") - pl.col("value"))
     parts["pass_at_k"] = pass_points(evals, versions, steps)
     series = [
         parts[part.name].select(
@@ -96,30 +96,10 @@ def signal_series(
     return pl.concat([pl.DataFrame(schema=SCHEMA), *series])
 
 
-def train_rewards(turns: pl.DataFrame, rewards: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """`adapter, step, value`: the mean reward of each step's batch, else of the sessions trained in it."""
-    logged = _column(steps, pl.col("reward_mean"))
-    if logged.height:
-        return logged
-    by_session = session_rewards(turns, rewards).drop_nulls("reward")
-    trained = turns.group_by("session_id", maintain_order=True).agg(
-        pl.col("adapter").drop_nulls().first().cast(pl.String), pl.col("trainer_step").drop_nulls().first()
-    )
-    joined = by_session.join(trained.drop_nulls("trainer_step"), on="session_id", how="inner")
-    means = joined.group_by("adapter", step="trainer_step").agg(value=pl.col("reward").mean())
-    return means.sort("adapter", "step")
-
-
 def mfu_of_step() -> pl.Expr:
     """Model FLOPs over what the device could have done in the step's time; else the logged figure."""
     counted = pl.col("model_flops") / (pl.col("duration_s") * pl.col("peak_flops"))
     return pl.coalesce(counted, pl.col("mfu"))
-
-
-def _column(steps: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
-    """`adapter, step, value` of one quantity, the last one logged for each step."""
-    known = steps.select("adapter", "step", value=value.cast(pl.Float64)).drop_nulls("value")
-    return known.unique(["adapter", "step"], keep="last").sort("adapter", "step")
 
 
 def _with_tokens(steps: pl.DataFrame, tokens: pl.DataFrame | None) -> pl.DataFrame:
@@ -138,14 +118,3 @@ def _named(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     if len(names) != 1:
         return [frame.with_columns(pl.col("adapter").cast(pl.String)) for frame in frames]
     return [frame.with_columns(pl.col("adapter").cast(pl.String).fill_null(names[0])) for frame in frames]
-
-
-def _gap(train: pl.DataFrame, held_out: pl.DataFrame) -> pl.DataFrame:
-    """At each evaluation: mean train reward since the evaluation before it, less the held-out score."""
-    points = held_out.with_columns(since=pl.col("step").shift(1).over("adapter", order_by="step"))
-    pairs = points.join(train, on="adapter", how="inner", nulls_equal=True, suffix="_train")
-    within = pairs.filter(
-        (pl.col("step_train") <= pl.col("step")) & (pl.col("step_train") > pl.col("since")).fill_null(True)
-    )
-    means = within.group_by("adapter", "step").agg(pl.col("value").first(), train=pl.col("value_train").mean())
-    return means.select("adapter", "step", value=pl.col("train") - pl.col("value")).sort("adapter", "step")

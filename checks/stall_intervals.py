@@ -1,10 +1,14 @@
 """When trainer and engine stood still: from their spans, and by optimizer step."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from checks.intervals import Interval, common, total, union, without
+from checks.intervals import Interval, without
+
+# Any: NumPy's own generic parameter for an element type.
+Array = np.ndarray[Any, np.dtype[Any]]
 
 BUSY = {"trainer": "step", "engine": "generate"}
 """Role to the kind of span in which it works."""
@@ -66,10 +70,15 @@ def stall_by_step(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     origin = spans["from"].min()
     timed = ends.select("adapter", "step", end=(pl.col("at") - origin).dt.total_microseconds() / 1e6)
     begun = timed.with_columns(begin=pl.col("end").shift(1).over("adapter").fill_null(0.0))
-    values = _seconds_within(found.stalled["trainer"], begun.select("begin", "end").rows())
+    stalled = found.stalled["trainer"]
+    values = _stalled_before(stalled, begun["end"].to_numpy()) - _stalled_before(stalled, begun["begin"].to_numpy())
     return begun.select("adapter", "step", value=pl.Series(values, dtype=pl.Float64)).sort("adapter", "step")
 
 
-def _seconds_within(stalled: list[Interval], windows: list[tuple[float, float]]) -> list[float]:
-    """Stalled seconds in each window."""
-    return [total(common(stalled, [window])) if union([window]) else 0.0 for window in windows]
+def _stalled_before(stalled: list[Interval], at: Array) -> Array:
+    """Stalled seconds before each time."""
+    edges = np.array([edge for stretch in stalled for edge in stretch])
+    lengths = np.array([end - start for start, end in stalled])
+    reached = np.repeat(np.cumsum(lengths), 2)
+    reached[::2] -= lengths
+    return np.interp(at, edges, reached) if len(edges) else np.zeros(len(at))

@@ -8,7 +8,7 @@ import polars as pl
 
 from checks.eval_points import eval_points
 from checks.finding import Evidence, Finding, Number, Series
-from checks.signals import train_rewards
+from checks.train_rewards import at_evaluations, train_rewards
 
 # Any: NumPy's own generic parameter for an element type.
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -52,18 +52,21 @@ def reward_eval_gap(
     """
     train = train_rewards(turns, rewards, steps).filter(pl.col("value").is_finite())
     held_out = eval_points(evals, versions, steps).filter(pl.col("value").is_finite())
-    metrics: dict[str, Number] = {}
-    for name, points in (("reward_train_last", train), ("reward_eval_last", held_out)):
-        if points.height:
-            metrics[name] = float(points.filter(pl.col("step") == points["step"].max())["value"].sum()) / max(
-                1, points.filter(pl.col("step") == points["step"].max()).height
-            )
+    metrics: dict[str, Number] = {
+        name: _newest(points)
+        for name, points in (("reward_train_last", train), ("reward_eval_last", held_out))
+        if points.height
+    }
     if train.is_empty() or held_out.is_empty():
         which = "no held-out score" if held_out.is_empty() else "no train reward"
         missing = ("evals.score", "steps.reward_eval") if held_out.is_empty() else ("steps.reward_mean", "turns.reward")
         return Finding.no_data("reward-eval-gap", f"{which} by step", missing=missing)
     metrics["reward_eval_gap_last"] = metrics["reward_train_last"] - metrics["reward_eval_last"]
-    curves = {adapter: _curve(train, held_out, adapter) for adapter in held_out["adapter"].unique(maintain_order=True)}
+    paired = at_evaluations(train, held_out).partition_by("adapter", as_dict=True, maintain_order=True)
+    curves = {
+        key[0]: Curve(curve["step"].to_numpy(), curve["value"].to_numpy(), curve["train"].to_numpy())
+        for key, curve in paired.items()
+    }
     evidence = [found for adapter, curve in curves.items() if (found := _opposite(adapter, curve, sigmas)) is not None]
     told = f"train {metrics['reward_train_last']:.4g}, held-out {metrics['reward_eval_last']:.4g}"
     enough = any(len(curve.steps) >= LEAST for curve in curves.values())
@@ -83,17 +86,10 @@ def reward_eval_gap(
     )
 
 
-def _curve(train: pl.DataFrame, held_out: pl.DataFrame, adapter: str | None) -> Curve:
-    """Both series at the evaluations of one adapter that have train reward before them."""
-    points = held_out.filter(pl.col("adapter").eq_missing(adapter)).sort("step")
-    own = train.filter(pl.col("adapter").eq_missing(adapter)).sort("step")
-    before = np.searchsorted(own["step"].to_numpy(), points["step"].to_numpy(), side="right")
-    total = np.concatenate([[0.0], np.cumsum(own["value"].to_numpy())])
-    since = np.concatenate([[0], before[:-1]])
-    counted = before - since
-    has = counted > 0
-    means = (total[before] - total[since])[has] / counted[has]
-    return Curve(points["step"].to_numpy()[has], points["value"].to_numpy()[has], means)
+def _newest(points: pl.DataFrame) -> float:
+    """The value of the newest step, the mean over adapters where several have it."""
+    last = points.filter(pl.col("step") == pl.col("step").max())["value"]
+    return float(last.sum()) / len(last)
 
 
 def _opposite(adapter: str | None, curve: Curve, sigmas: float) -> Evidence | None:

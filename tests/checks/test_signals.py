@@ -1,0 +1,102 @@
+"""The eight signals as series, from steps, spans, evaluations and turns."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from checks.columns import TABLES, empty
+from checks.readers.batching import frame_of
+from checks.rows import Row
+from checks.signals import SCHEMA, SIGNALS, signal_series
+from tests.checks.records import converted
+
+NAMES = ("turns", "rewards", "steps", "evals", "spans", "versions")
+
+
+def series(tokens: pl.DataFrame | None = None, **tables: list[dict[str, Any]]) -> dict[tuple[str | None, str], Any]:
+    """Adapter and part to its steps and values."""
+    frames = [frame_of(converted(tables[name], name), name) if name in tables else empty(name) for name in NAMES]
+    found = signal_series(*frames, tokens=tokens)
+    assert dict(found.schema) == SCHEMA
+    grouped = found.partition_by("adapter", "part", as_dict=True, maintain_order=True)
+    return {(key[0], key[1]): frame.select("step", "value").rows() for key, frame in grouped.items()}
+
+
+def test_there_are_eight_and_every_part_has_a_column_or_is_made() -> None:
+    assert len(SIGNALS) == 8
+    made = {"stall_s", "reward_eval_gap"}
+    columns = set(TABLES["steps"].__struct_fields__)
+    assert {part.name for signal in SIGNALS for part in signal.parts} <= columns | made
+    assert issubclass(TABLES["steps"], Row)
+
+
+def test_steps_out_of_order_and_twice_are_sorted_and_the_last_counts() -> None:
+    steps = [{"step": 3, "entropy": 0.3}, {"step": 1, "entropy": 0.1}, {"step": 3, "entropy": 0.4}, {"step": 2}]
+    assert series(steps=steps) == {(None, "entropy"): [(1, 0.1), (3, 0.4)]}
+
+
+def test_adapters_have_series_of_their_own() -> None:
+    steps = [{"adapter": name, "step": 1, "grad_norm": norm} for name, norm in (("a", 1.0), ("b", 2.0))]
+    found = series(steps=steps)
+    assert found == {("a", "grad_norm"): [(1, 1.0)], ("b", "grad_norm"): [(1, 2.0)]}
+
+
+def test_rows_without_an_adapter_belong_to_the_only_one() -> None:
+    steps = [{"adapter": "a", "step": 10, "reward_mean": 0.5}]
+    evals = [{"version": 10, "task_id": "t", "score": 0.25}]
+    found = series(steps=steps, evals=evals)
+    assert found[("a", "reward_eval_gap")] == [(10, 0.25)]
+
+
+def test_an_evaluation_is_at_its_versions_optimizer_step() -> None:
+    evals = [
+        {"adapter": "a", "version": version, "task_id": task, "score": score}
+        for version, task, score in ((1, "t", 0.0), (1, "u", 1.0), (2, "t", 1.0))
+    ]
+    versions = [{"adapter": "a", "version": 1, "optimizer_step": 40}]
+    assert series(evals=evals, versions=versions) == {("a", "reward_eval"): [(2, 1.0), (40, 0.5)]}
+
+
+def test_the_gap_is_train_since_the_evaluation_before_less_held_out() -> None:
+    steps: list[dict[str, Any]] = [{"step": at, "reward_mean": at / 10} for at in range(1, 5)]
+    steps[1]["reward_eval"], steps[3]["reward_eval"] = 0.1, 0.2
+    found = series(steps=steps)[(None, "reward_eval_gap")]
+    assert found == [(2, pytest.approx(0.15 - 0.1)), (4, pytest.approx(0.35 - 0.2))]
+
+
+def test_pass_at_k_keeps_one_k_for_the_whole_log() -> None:
+    evals = [
+        {"version": version, "task_id": "t", "sample": at, "passed": at < successes}
+        for version, samples, successes in ((1, 4, 1), (2, 4, 0), (3, 2, 2))
+        for at in range(samples)
+    ]
+    assert series(evals=evals)[(None, "pass_at_k")] == [(1, 1.0), (2, 0.0)], "version 3 has no four samples"
+
+
+def test_mfu_is_counted_where_the_flops_are() -> None:
+    steps = [{"step": 1, "duration_s": 2, "model_flops": 3, "peak_flops": 5, "mfu": 0.9}, {"step": 2, "mfu": 0.4}]
+    assert series(steps=steps) == {(None, "mfu"): [(1, 0.3), (2, 0.4)]}
+
+
+def test_stall_of_spans_is_shared_out_between_the_ends_of_steps() -> None:
+    def at(second: float) -> str:
+        return f"2026-11-01T10:00:{second:06.3f}Z"
+
+    spans = [
+        {"role": "trainer", "kind": "step", "from": at(start), "to": at(end)}
+        for start, end in ((0, 5), (8, 10), (11, 20))
+    ]
+    steps = [{"step": step, "at": at(end)} for step, end in ((1, 5), (2, 9), (3, 20))]
+    assert series(steps=steps, spans=spans) == {(None, "stall_s"): [(1, 0.0), (2, 3.0), (3, 1.0)]}
+
+
+def test_what_tokens_say_fills_in_what_steps_do_not() -> None:
+    tokens = pl.DataFrame({"adapter": ["a", "a"], "step": [1, 2], "max_w": [1.5, 2.5], "entropy": [0.5, 0.6]})
+    found = series(tokens, steps=[{"adapter": "a", "step": 1, "max_w": 9.0}])
+    assert found[("a", "max_w")] == [(1, 9.0), (2, 2.5)]
+    assert found[("a", "entropy")] == [(1, 0.5), (2, 0.6)]
+
+
+def test_nothing_logged_is_no_series() -> None:
+    assert series(steps=[{"step": 1}]) == {}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from checks.intervals import Interval, without
+from checks.intervals import Interval, union, without
 
 # Any: NumPy's own generic parameter for an element type.
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,7 +30,8 @@ class Stalls(NamedTuple):
 def stalls(spans: pl.DataFrame) -> Stalls | None:
     """The stall of each role in the window of all spans; None without a window.
 
-    A role stands still while it neither works nor idles by schedule, and while it waits or is paused. Spans of one
+    A role stands still while it neither works nor idles by schedule, and while it waits or is paused; where its work is
+    not logged at all, only while it waits or is paused. Spans of one
     role are joined, so that several engines or adapters are never added up.
     """
     known = spans.drop_nulls(["from", "to"])
@@ -53,6 +54,9 @@ def stalls(spans: pl.DataFrame) -> Stalls | None:
         if not any(name == role for name, _ in by_kind):
             continue
         stands = by_kind.get((role, STANDS[role]), [])
+        if (role, BUSY[role]) not in by_kind:
+            stalled[role] = union(stands)
+            continue
         works = without(by_kind.get((role, BUSY[role]), []), stands)
         stalled[role] = without([(0.0, window)], [*works, *without(by_kind.get((role, "idle_scheduled"), []), stands)])
     return Stalls(window, stalled, known.height - forward.height)
@@ -63,7 +67,7 @@ def stall_by_step(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     logged = steps.select("adapter", "step", value=pl.col("wait_s")).drop_nulls("value")
     if logged.height:
         return logged.unique(["adapter", "step"], keep="last").sort("adapter", "step")
-    ends = steps.drop_nulls("at").unique(["adapter", "step"], keep="last").sort("adapter", "at")
+    ends = _step_ends(steps, spans)
     found = stalls(spans)
     if found is None or "trainer" not in found.stalled or ends.is_empty():
         return pl.DataFrame(schema={"adapter": pl.String, "step": pl.Int64, "value": pl.Float64})
@@ -73,6 +77,16 @@ def stall_by_step(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     stalled = found.stalled["trainer"]
     values = _stalled_before(stalled, begun["end"].to_numpy()) - _stalled_before(stalled, begun["begin"].to_numpy())
     return begun.select("adapter", "step", value=pl.Series(values, dtype=pl.Float64)).sort("adapter", "step")
+
+
+def _step_ends(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """`adapter, step, at` of each step: as logged, else the ends of the trainer's step spans if there are as many."""
+    known = steps.select("adapter", "step", "at").unique(["adapter", "step"], keep="last").sort("adapter", "step")
+    if known["at"].null_count() == known.height and known["adapter"].n_unique() == 1:
+        ends = spans.filter(pl.col("role") == "trainer", pl.col("kind") == BUSY["trainer"])["to"].drop_nulls().sort()
+        if len(ends) == known.height:
+            return known.with_columns(at=ends)
+    return known.drop_nulls("at").sort("adapter", "at")
 
 
 def _stalled_before(stalled: list[Interval], at: Array) -> Array:

@@ -100,3 +100,13 @@ def test_what_tokens_say_fills_in_what_steps_do_not() -> None:
 
 def test_nothing_logged_is_no_series() -> None:
     assert series(steps=[{"step": 1}]) == {}
+
+
+def test_step_spans_number_the_steps_that_do_not_say_when_they_ended() -> None:
+    spans = [
+        {"role": "trainer", "kind": "step", "from": f"2026-11-01T10:00:{start}Z", "to": f"2026-11-01T10:00:{end}Z"}
+        for start, end in (("00", "10"), ("14", "20"))
+    ]
+    steps = [{"step": 7}, {"step": 8}]
+    assert series(steps=steps, spans=spans) == {(None, "stall_s"): [(7, 0.0), (8, 4.0)]}
+    assert series(steps=[*steps, {"step": 9}], spans=spans) == {}

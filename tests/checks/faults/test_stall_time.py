@@ -94,3 +94,8 @@ def test_waits_without_durations_have_no_share() -> None:
 @pytest.mark.parametrize("spans", [[], [span("trainer", "step", 5, 5)]])
 def test_no_time_is_no_data(spans: list[dict[str, Any]]) -> None:
     assert check("stall-time", spans=spans, steps=[{"step": 1}]).status == "no_data"
+
+
+def test_where_work_is_not_logged_only_waiting_is_stall() -> None:
+    spans = [span("trainer", "step", 0, 100), span("engine", "paused_for_weights", 40, 50)]
+    assert check("stall-time", spans=spans).metrics["stall_engine_s"] == 10

@@ -109,7 +109,7 @@ def test_too_few_steps_are_no_data() -> None:
 
 def test_evaluations_of_versions_are_a_signal_without_any_steps() -> None:
     rng = np.random.default_rng(4)
-    passed = [rng.random((20, 8)) < (0.6 if version < 22 else 0.3) for version in range(30)]
+    passed = [rng.random((20, 8)) < (0.7 if version < 22 else 0.2) for version in range(30)]
     evals = pl.DataFrame(
         [
             {"adapter": "a", "version": version, "task_id": str(task), "sample": sample, "passed": bool(one)}

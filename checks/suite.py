@@ -7,24 +7,23 @@ from typing import NamedTuple
 import msgspec
 import polars as pl
 
-from checks.columns import COUNTED
-from checks.faults.entropy import entropy
-from checks.faults.importance_weight import importance_weight
-from checks.faults.length_mismatch import length_mismatch
-from checks.faults.loss_mask import loss_mask
-from checks.faults.prefix_break import prefix_break
-from checks.faults.retokenization_drift import retokenization_drift
-from checks.faults.served_adapter import served_adapter
-from checks.faults.staleness import staleness
-from checks.faults.template_mismatch import template_mismatch
 from checks.columns import COUNTED, SCHEMAS
+from checks.faults.entropy import entropy
 from checks.faults.feedback import feedback
 from checks.faults.first_mover import first_mover
 from checks.faults.grad_norm import grad_norm
+from checks.faults.importance_weight import importance_weight
+from checks.faults.length_mismatch import length_mismatch
+from checks.faults.loss_mask import loss_mask
 from checks.faults.mfu import mfu
 from checks.faults.pass_at_k import pass_at_k
+from checks.faults.prefix_break import prefix_break
+from checks.faults.retokenization_drift import retokenization_drift
 from checks.faults.reward_eval_gap import reward_eval_gap
+from checks.faults.served_adapter import served_adapter
+from checks.faults.staleness import staleness
 from checks.faults.stall_time import stall_time
+from checks.faults.template_mismatch import template_mismatch
 from checks.faults.truncation import truncation
 from checks.faults.zero_variance_group import zero_variance_group
 from checks.finding import Finding
@@ -66,16 +65,9 @@ class Check(NamedTuple):
         return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
+_REWARDED = ("adapter", "group_id", "task_id", "trainer_step", "purpose", "reward")
+
 CHECKS: tuple[Check, ...] = (
-    Check("retokenization-drift", retokenization_drift, ("round_trip",), measures=(RoundTrip,)),
-    Check("template-mismatch", template_mismatch, ("template_prompts",), measures=(TemplatePrompts,)),
-    Check(
-        "prefix-break",
-        prefix_break,
-        ("prefix_breaks", "events", "turns"),
-        ("prompt_tokens", "completion_tokens"),
-        (PrefixBreaks,),
-    ),
     Check(
         "importance-weight",
         importance_weight,
@@ -83,21 +75,27 @@ CHECKS: tuple[Check, ...] = (
         measures=(ImportanceWeights,),
     ),
     Check("staleness", staleness, ("token_lags", "versions", "steps"), measures=(TokenLags,)),
-    Check("entropy", entropy, ("entropies", "steps"), measures=(Entropies,)),
-    Check("length-mismatch", length_mismatch, ("token_lengths",), measures=(TokenLengths,)),
-    Check("loss-mask", loss_mask, ("loss_masks",), measures=(LossMasks,)),
-    Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
-    Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),
-_REWARDED = ("adapter", "group_id", "task_id", "trainer_step", "purpose", "reward")
-CHECKS: tuple[Check, ...] = (
     Check("stall-time", stall_time, ("spans", "steps")),
     Check("mfu", mfu, ("steps",)),
     Check("reward-eval-gap", reward_eval_gap, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
     Check("pass-at-k", pass_at_k, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
+    Check("entropy", entropy, ("entropies", "steps"), measures=(Entropies,)),
     Check("grad-norm", grad_norm, ("steps",)),
+    Check(
+        "prefix-break",
+        prefix_break,
+        ("prefix_breaks", "events", "turns"),
+        ("prompt_tokens", "completion_tokens"),
+        (PrefixBreaks,),
+    ),
+    Check("retokenization-drift", retokenization_drift, ("round_trip",), measures=(RoundTrip,)),
+    Check("template-mismatch", template_mismatch, ("template_prompts",), measures=(TemplatePrompts,)),
+    Check("length-mismatch", length_mismatch, ("token_lengths",), measures=(TokenLengths,)),
+    Check("loss-mask", loss_mask, ("loss_masks",), measures=(LossMasks,)),
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
     Check("zero-variance-group", zero_variance_group, ("turns", "rewards"), _REWARDED),
     Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
+    Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),
     Check("first-mover", first_mover, ("turns", "rewards", "steps", "evals", "spans", "versions"), _REWARDED),
 )
 """Every check, in the order of the report."""

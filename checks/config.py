@@ -9,7 +9,7 @@ import msgspec
 from collector.errors import UserError
 
 if TYPE_CHECKING:
-    from checks.suite import Check
+    from checks.check import Check
 
 
 class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

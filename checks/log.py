@@ -32,6 +32,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Pieces (lines, files, entries) that could not be read."""
     unreadable_first: tuple[Unreadable, ...] = ()
     """The first of them."""
+    skipped: int = 0
+    """Files of the folder that are of no known format."""
+    skipped_first: tuple[Unreadable, ...] = ()
+    """The first of them, and what each seems to be."""
 
 
 class Batch(NamedTuple):

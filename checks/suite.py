@@ -1,13 +1,13 @@
 """The suite: every check, registered by hand, and one pass over a log that feeds them all."""
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import polars as pl
 
-from checks.columns import COUNTED, SCHEMAS
+from checks.check import Check
+from checks.columns import COUNTED
+from checks.faults.duplicate_prefix import duplicate_prefix
 from checks.faults.entropy import entropy
 from checks.faults.feedback import feedback
 from checks.faults.first_mover import first_mover
@@ -28,7 +28,8 @@ from checks.faults.truncation import truncation
 from checks.faults.zero_variance_group import zero_variance_group
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
-from checks.measure import Measure, MeasureType, Tools
+from checks.measure import Tools
+from checks.measures.duplicate_prefixes import DuplicatePrefixes
 from checks.measures.entropies import Entropies
 from checks.measures.importance_weights import ImportanceWeights
 from checks.measures.loss_masks import LossMasks
@@ -38,32 +39,9 @@ from checks.measures.served_models import ServedModels
 from checks.measures.template_prompts import TemplatePrompts
 from checks.measures.token_lags import TokenLags
 from checks.measures.token_lengths import TokenLengths
+from checks.passes import OnBatch, further_passes, one_pass
 from checks.report import Counts, Report
 from collector.errors import UserError
-
-OnBatch = Callable[[int], None]
-"""Called after each batch with how many turns it held."""
-
-
-class Check(NamedTuple):
-    """One check and what it is given."""
-
-    name: str
-    function: Callable[..., Finding]
-    """Takes the frames in the order of `frames`, thresholds by keyword."""
-    frames: tuple[str, ...]
-    """Tables of the log (`turns` narrow: only `turn_columns`), or names of measures."""
-    turn_columns: tuple[str, ...] = ()
-    """Scalar columns of `turns` it reads, beside session_id and turn; `prompt_tokens` and `completion_tokens` count."""
-    measures: tuple[MeasureType, ...] = ()
-    """The measures named in `frames`."""
-
-    @property
-    def thresholds(self) -> dict[str, object]:
-        """Keyword arguments of the function, with their defaults."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
-
 
 _REWARDED = ("adapter", "group_id", "task_id", "trainer_step", "purpose", "reward")
 
@@ -95,6 +73,7 @@ CHECKS: tuple[Check, ...] = (
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
     Check("zero-variance-group", zero_variance_group, ("turns", "rewards"), _REWARDED),
     Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
+    Check("duplicate-prefix", duplicate_prefix, ("duplicate_prefixes",), measures=(DuplicatePrefixes,)),
     Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),
     Check("first-mover", first_mover, ("turns", "rewards", "steps", "evals", "spans", "versions"), _REWARDED),
 )
@@ -126,54 +105,13 @@ def run(
     measures = {
         name: kind(tools) for name, kind in kinds.items() if tools.tokenizer is not None or not kind.needs_tokenizer
     }
-    narrow = _one_pass(opened, checks, measures, kinds, on_batch)
-    _second_pass(opened, measures, kinds)
+    narrow = one_pass(opened, checks, measures, kinds, on_batch)
+    further_passes(opened, measures, kinds)
     frames = {name: measure.frame() for name, measure in measures.items()}
     findings = tuple(
         _conclude(opened, check, narrow, frames, (thresholds or {}).get(check.name, {})) for check in checks
     )
     return Report(source=opened.source(), counts=_counts(narrow), findings=findings)
-
-
-def _one_pass(
-    log: Log,
-    checks: Sequence[Check],
-    measures: Mapping[str, Measure],
-    kinds: Mapping[str, MeasureType],
-    on_batch: OnBatch,
-) -> pl.DataFrame:
-    """Feeds the measures, and keeps the scalar columns of every turn."""
-    scalars = list(
-        dict.fromkeys(["session_id", "turn", *COUNTED, *(c for check in checks for c in check.turn_columns)])
-    )
-    plain = [name for name in scalars if name not in COUNTED]
-    columns = [*plain, *COUNTED.values(), *(c for name in measures for c in kinds[name].turn_columns)]
-    score_columns = [c for name in measures for c in kinds[name].score_columns]
-    kept: list[pl.DataFrame] = []
-    for batch in log.batches(list(dict.fromkeys(columns)), list(dict.fromkeys(score_columns))):
-        kept.append(
-            batch.turns.select(
-                *plain, *(pl.col(ids).list.len().cast(pl.Int64).alias(name) for name, ids in COUNTED.items())
-            )
-        )
-        for measure in measures.values():
-            measure.add(batch)
-        on_batch(batch.turns.height)
-    if kept:
-        return pl.concat(kept, how="vertical_relaxed")
-    return pl.DataFrame(schema={name: pl.Int64() if name in COUNTED else SCHEMAS["turns"][name] for name in scalars})
-
-
-def _second_pass(log: Log, measures: Mapping[str, Measure], kinds: Mapping[str, MeasureType]) -> None:
-    for name, measure in measures.items():
-        kind = kinds[name]
-        columns: tuple[str, ...] = getattr(kind, "again_columns", kind.turn_columns)
-        given = set[str]()
-        while sessions := measure.again():
-            assert given.isdisjoint(sessions), f"{name} asks for a session a third time"
-            given.update(sessions)
-            for batch in log.batches(columns, kind.score_columns, sessions=sessions):
-                measure.add_again(batch)
 
 
 def _conclude(
@@ -201,8 +139,3 @@ def _counts(narrow: pl.DataFrame) -> Counts:
         return Counts(turns=0, sessions=0, tokens=0)
     tokens = sum(int(narrow[name].sum() or 0) for name in COUNTED)
     return Counts(turns=narrow.height, sessions=narrow["session_id"].n_unique(), tokens=tokens)
-
-
-def manual(check: Check) -> str:
-    """The check's manual page: its docstring, without the indentation."""
-    return inspect.cleandoc(check.function.__doc__ or "")

@@ -7,19 +7,23 @@ import msgspec
 import polars as pl
 
 from checks.columns import SCHEMAS, TABLES
+from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
 BATCH_TOKENS = 2_000_000
 """Prompt and completion tokens of one batch, more only where one turn has more."""
 BATCH_TURNS = 50_000
 _TEXT_BYTES_PER_TOKEN = 4
+_NOT_HELD = (OverflowError, TypeError, pl.exceptions.PolarsError)
+"""What Polars raises on a value that its column cannot hold, such as an id beyond int32."""
 _TABLE_OF = {row: name for name, row in TABLES.items()}
 
 
 class TurnGatherer:
     """Numbers turns within their session where the log does not, and gives frames of bounded size."""
 
-    def __init__(self) -> None:
+    def __init__(self, unreadable: UnreadableParts) -> None:
+        self._unreadable = unreadable
         self._rows: list[TurnRow] = []
         self._tokens = 0
         self._last_turn: dict[str, int] = {}
@@ -37,7 +41,7 @@ class TurnGatherer:
     def rest(self) -> pl.DataFrame | None:
         """What is left."""
         rows, self._rows, self._tokens = self._rows, [], 0
-        return frame_of(rows, "turns") if rows else None
+        return readable_frame(rows, "turns", self._unreadable) if rows else None
 
 
 def _weight(row: TurnRow) -> int:
@@ -59,6 +63,21 @@ def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
         columns["weight_versions"] = [_spans(spans) for spans in columns["weight_versions"]]
         columns["more_scores"] = [msgspec.to_builtins(scores) for scores in columns["more_scores"]]
     return pl.DataFrame(columns, schema=SCHEMAS[table], strict=True)
+
+
+def readable_frame(rows: Sequence[Row], table: str, unreadable: UnreadableParts) -> pl.DataFrame:
+    """Rows of one table as a frame; a row with a number that its column cannot hold is counted and left out."""
+    try:
+        return frame_of(rows, table)
+    except _NOT_HELD:
+        frames: list[pl.DataFrame] = [frame_of((), table)]
+        for row in rows:
+            try:
+                frames.append(frame_of([row], table))
+            except _NOT_HELD as error:
+                said = " ".join(str(error).split("\n")[0].split())
+                unreadable.add((row.place if isinstance(row, TurnRow) else None) or table, said)
+        return pl.concat(frames)
 
 
 def table_of(row: Row) -> str:

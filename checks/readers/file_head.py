@@ -18,10 +18,10 @@ class FileHead:
         self.start = start
 
     @classmethod
-    def of(cls, path: Path) -> "FileHead":
-        """Reads the start; of a .zst or .gz file, the start of what is compressed."""
+    def of(cls, path: Path, *, most: int = HEAD_BYTES) -> "FileHead":
+        """Reads the start, at most so many bytes; of a .zst or .gz file, the start of what is compressed."""
         with open_plain(path) as file:
-            return cls(path, path.stat().st_size, file.read(HEAD_BYTES))
+            return cls(path, path.stat().st_size, file.read(most))
 
     @cached_property
     # Any: a JSON value of unknown shape.

@@ -7,8 +7,9 @@ import polars as pl
 
 from checks.columns import empty
 from checks.log import Batch, Source, split_scores
-from checks.readers.batching import TurnGatherer, frame_of, table_of
+from checks.readers.batching import TurnGatherer, readable_frame, table_of
 from checks.readers.format import Format, Unit
+from checks.readers.scored_batch import of_sessions
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
@@ -33,15 +34,16 @@ class FileLog:
         """The turns in the order of the files and their lines."""
         rest: dict[str, list[Row]] = {}
         unreadable = UnreadableParts()
-        for frame in self._turn_frames(unreadable, rest):
-            chosen = frame if sessions is None else frame.filter(pl.col("session_id").is_in(list(sessions)))
-            if chosen.height:
-                yield split_scores(chosen, columns, score_columns)
+        for turns in self._turn_frames(unreadable, rest):
+            batch = split_scores(turns, columns, score_columns)
+            chosen = batch if sessions is None else of_sessions(batch, sessions)
+            if chosen.turns.height:
+                yield chosen
         self._unreadable = unreadable
-        self._tables = {name: frame_of(rows, name) for name, rows in rest.items()}
+        self._tables = {name: readable_frame(rows, name, unreadable) for name, rows in rest.items()}
 
     def _turn_frames(self, unreadable: UnreadableParts, rest: dict[str, list[Row]]) -> Iterator[pl.DataFrame]:
-        gatherer = TurnGatherer()
+        gatherer = TurnGatherer(unreadable)
         for form, unit in self._units:
             for row in form.read(unit, unreadable):
                 if not isinstance(row, TurnRow):

@@ -1,13 +1,14 @@
-"""The native log in one file: a record per line, `"record": "turn"` unless it says otherwise."""
+"""The native log as lines of JSON: a record per line, `"record": "turn"` unless it says otherwise."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
 from checks.readers.file_head import FileHead
 from checks.readers.format import Format, Unit
-from checks.readers.lines import json_objects
+from checks.readers.lines import decode_json, lines
+from checks.readers.score_lines import RecordName, ScoreKey, ScoreLines
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import EvalRow, EventRow, FeedbackRow, RewardRow, Row, RunRow, SpanRow, StepRow, TurnRow, VersionRow
 
@@ -22,6 +23,12 @@ _RECORDS: dict[str, type[Row]] = {
     "version": VersionRow,
     "run": RunRow,
 }
+_UNCHECKED = ("adapter", "route", "audit")
+"""Records that an export writes too and no check reads."""
+# A float that JSON cannot hold stands there as its name, which only lax decoding takes for a number.
+_DECODERS = {name: msgspec.json.Decoder(kind, strict=False) for name, kind in _RECORDS.items() if name != "span"}
+_RECORD = msgspec.json.Decoder(RecordName)
+_SCORE_KEY = msgspec.json.Decoder(ScoreKey)
 
 
 def recognise(head: FileHead) -> str | None:
@@ -29,28 +36,79 @@ def recognise(head: FileHead) -> str | None:
     if {"session_id", "prompt_ids", "completion_ids"} <= head.keys:
         return "lines with session_id, prompt_ids and completion_ids"
     value = head.first_json
-    if isinstance(value, dict) and value.get("record") in _RECORDS:  # pyright: ignore[reportUnknownMemberType]
-        return f'lines with "record": "{value["record"]}"'
+    named = cast(dict[str, Any], value).get("record") if isinstance(value, dict) else None
+    if isinstance(named, str) and (named in _RECORDS or named in ("score", *_UNCHECKED)):
+        return f'lines with "record": "{named}"'
     return None
 
 
+def units(heads: Sequence[FileHead]) -> list[Unit]:
+    """All of them together, since scores may lie in a file of their own."""
+    return [tuple(head.path for head in heads)]
+
+
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
-    """The rows of one file, in its order."""
-    for path in unit:
-        for number, line in json_objects(path, unreadable):
-            kind = _RECORDS.get(line.get("record", "turn"))
-            if kind is None:
-                continue
-            try:
-                yield _row(kind, line, f"{path.name}:{number}")
-            except msgspec.ValidationError as error:
-                unreadable.add(f"{path.name}:{number}", str(error))
+    """The rows of the files, in their order; each turn with its scores, wherever those stand."""
+    with ScoreLines(unit) as scores:
+        for path in unit:
+            for number, line in lines(path, unreadable):
+                place = f"{path.name}:{number}"
+                try:
+                    row = _row(line, place)
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                    unreadable.add(place, str(error))
+                    continue
+                if isinstance(row, TurnRow) and row.turn_id is not None:
+                    made = list(scores.of(row.turn_id, unreadable))
+                    row = msgspec.structs.replace(row, more_scores=[*(row.more_scores or ()), *made] or None)
+                if row is not None:
+                    yield row
+        scores.count_unmatched(unreadable)
 
 
-# Any: a JSON object before it is converted.
-def _row(kind: type[Row], line: dict[str, Any], place: str) -> Row:
-    fields = {("from_" if name == "from" else name): value for name, value in line.items()}
-    return msgspec.convert(fields | {"place": place} if kind is TurnRow else fields, kind, strict=False)
+def _row(line: bytes, place: str) -> Row | None:
+    """The row that a line is; None for one that is no row of its own. An error says what is wrong with it."""
+    try:
+        name = _RECORD.decode(line).record
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _unusual_row(line, place)
+    if name in _DECODERS:
+        try:
+            return _placed(_DECODERS[name].decode(line), place)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return _unusual_row(line, place)
+    if name == "score":
+        _SCORE_KEY.decode(line)
+        return None
+    return None if name in _UNCHECKED else _unusual_row(line, place)
 
 
-NATIVE_JSON = Format(name="native", about="Roundhouse's own log as lines of JSON", recognise=recognise, read=read)
+def _unusual_row(line: bytes, place: str) -> Row | None:
+    """A span, whose `from` Python cannot name so, or a line in Python's dialect of JSON, with NaN and infinities."""
+    value = decode_json(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {type(value).__name__}, expected an object")
+    fields = cast(dict[str, Any], value)
+    name = fields.get("record", "turn")
+    if name == "score":
+        msgspec.convert(fields, ScoreKey)
+        return None
+    if name in _UNCHECKED:
+        return None
+    kind = _RECORDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        expected = ", ".join((*_RECORDS, "score", *_UNCHECKED))
+        raise ValueError(f'"record" is {name!r}, expected one of {expected}')
+    renamed = {("from_" if key == "from" else key): each for key, each in fields.items()}
+    return _placed(msgspec.convert(renamed, kind, strict=False), place)
+
+
+def _placed(row: Row, place: str) -> Row:
+    return msgspec.structs.replace(row, place=place) if isinstance(row, TurnRow) else row
+
+
+NATIVE_JSON = Format(
+    name="native", about="Roundhouse's own log as lines of JSON", recognise=recognise, read=read, units=units
+)

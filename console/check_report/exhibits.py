@@ -6,8 +6,8 @@ from typing import NamedTuple
 from checks.finding import Evidence, Finding
 from checks.log import Batch, Log
 from checks.measure import Tools
+from checks.passes import OnBatch
 from checks.report import Report
-from checks.suite import OnBatch
 from checks.token_context import SCORE_COLUMNS, TURN_COLUMNS, Shown, TokenContext, sessions_of, token_contexts
 from console.check_report.token_view import TokenView, token_view
 

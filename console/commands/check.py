@@ -10,11 +10,11 @@ from collector.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from checks.check import Check
     from checks.finding import Status
     from checks.log import Log
     from checks.measure import Tools
     from checks.report import Report
-    from checks.suite import Check
     from console.check_report.exhibits import Exhibit
 
 FORMATS = ("text", "json", "junit", "html")

@@ -12,7 +12,7 @@ from collector.terminal_text import terminal_safe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from checks.suite import Check
+    from checks.check import Check
 
 WIDEST = 100
 
@@ -38,12 +38,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(checks: "Mapping[str, Check]") -> str:
     from checks.glossary import SIGNALS
-    from checks.suite import manual
 
     width = max(map(len, checks)) + 2
     lines = ["checks"]
     for name, check in checks.items():
-        lines += _wrapped(f"  {name:<{width}}", manual(check).splitlines()[0])
+        lines += _wrapped(f"  {name:<{width}}", check.manual.splitlines()[0])
     signals = {name: word for name, word in SIGNALS.items() if word.check in checks}
     if signals:
         width = max(map(len, signals)) + 2
@@ -76,9 +75,8 @@ def _explained(name: str, checks: "Mapping[str, Check]") -> str:
 def _manual(check: "Check") -> str:
     """The docstring of the check, its default thresholds, kinds and metrics."""
     from checks.glossary import KINDS, METRICS
-    from checks.suite import manual
 
-    lines = [check.name, "", *manual(check).splitlines()]
+    lines = [check.name, "", *check.manual.splitlines()]
     lines += _section(
         f"Thresholds ([checks.thresholds.{check.name}] in roundhouse.toml):",
         {name: _default(value) for name, value in check.thresholds.items()},

@@ -6,10 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from checks.check import Check
 from checks.finding import Finding
 from checks.measure import Tools
 from checks.readers.open_log import open_log
-from checks.suite import CHECKS, Check, manual, run, select_checks
+from checks.suite import CHECKS, run, select_checks
 from collector.errors import UserError
 from collector.rendering.renderer import Renderer
 from trainer.tiny_model import write_byte_tokenizer
@@ -42,7 +43,7 @@ def test_every_file_of_a_check_is_registered() -> None:
 
 @by_name
 def test_the_manual_has_every_section(check: Check) -> None:
-    lines = manual(check).splitlines()
+    lines = check.manual.splitlines()
     assert [name for name in SECTIONS if not any(line.startswith(name) for line in lines)] == []
     assert check.function.__doc__ is not None
     module = importlib.import_module(check.function.__module__)

@@ -9,12 +9,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from checks.group_advantage import all_equal, group_advantages
+
 Method = Literal["group", "leave_one_out", "running"]
 NoAdvantage = Literal["no_reward", "not_finite", "zero_variance", "no_baseline"]
-
-SAME_WITHIN = 1e-6
-"""Rewards of a group closer than this, relative to the largest (at least 1), are one reward: float32 keeps 7 digits,
-so that 0.1 + 0.2 and 0.3 may differ by a few units of the last."""
 
 LARGEST = float(np.finfo(np.float32).max)
 """A reward beyond it is not finite where advantages are computed with."""
@@ -95,16 +93,13 @@ def _groups(sessions: Iterable[RewardedSession]) -> list[list[str]]:
 
 
 def _relative(rewards: Sequence[float], scale: str) -> list[float] | None:
-    """Rewards less their mean, over their population standard deviation; None where all are the same."""
-    largest = max(1.0, *(abs(reward) for reward in rewards))
-    if max(rewards) - min(rewards) <= SAME_WITHIN * largest:
+    """Rewards less their mean, over their population standard deviation or not; None where all are the same."""
+    if all_equal(rewards):
         return None
+    if scale == "deviation":
+        return group_advantages(rewards)
     mean = math.fsum(rewards) / len(rewards)
-    centred = [reward - mean for reward in rewards]
-    if scale == "none":
-        return centred
-    deviation = math.sqrt(math.fsum(part * part for part in centred) / len(centred))
-    return [part / deviation for part in centred]
+    return [reward - mean for reward in rewards]
 
 
 def _without_group(name: str, finite: dict[str, float], baseline: RunningBaseline) -> Advantage:

@@ -34,13 +34,7 @@ class Comparison(NamedTuple):
     """The smallest true difference that these tasks would show with a chance of 80 %."""
 
 
-def compare(
-    candidate: Mapping[str, float],
-    other: Mapping[str, float],
-    *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
-) -> Comparison:
+def compare(candidate: Mapping[str, float], other: Mapping[str, float], *, margin: float = MARGIN) -> Comparison:
     """Compares means by task. A task that only one was tried on enters nothing.
 
     `not_worse`: the bound is above -margin. Otherwise `worse`, if the tasks could have shown a difference of the

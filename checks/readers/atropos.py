@@ -1,6 +1,7 @@
 """Atropos: a scored group per line, tokens and masks of each of its sequences."""
 
 from collections.abc import Iterator
+from typing import cast
 
 from checks.readers.fields import Json, JsonObject, floats, listed, number, token_ids
 from checks.readers.file_head import FileHead
@@ -63,7 +64,7 @@ def _turns(line: JsonObject, index: int, place: str) -> Iterator[TurnRow]:
 def _advantages(value: Json, tokens: int) -> list[float] | None:
     """Advantages per token; one number for the sequence is that of each of its tokens."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return [float(value)] * tokens
+        return [cast(float, number(value, "advantages"))] * tokens
     return floats(value, "advantages")
 
 

@@ -14,7 +14,7 @@ BATCH_TOKENS = 2_000_000
 """Prompt and completion tokens of one batch, more only where one turn has more."""
 BATCH_TURNS = 50_000
 _TEXT_BYTES_PER_TOKEN = 4
-_NOT_HELD = (OverflowError, TypeError, pl.exceptions.PolarsError)
+_NOT_HELD = (OverflowError, TypeError, UnicodeError, RecursionError, pl.exceptions.PolarsError)
 """What Polars raises on a value that its column cannot hold, such as an id beyond int32."""
 _TABLE_OF = {row: name for name, row in TABLES.items()}
 

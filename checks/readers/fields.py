@@ -54,7 +54,10 @@ def floats(value: Json, name: str) -> list[float] | None:
 def flags(value: Json, name: str) -> list[int] | None:
     """A mask as 0 and 1, from booleans or numbers; None stays None."""
     found = _as(list[bool | int | float], value, name)
-    return None if found is None else (np.asarray(found, dtype=np.float64) != 0).astype(np.int8).tolist()
+    try:
+        return None if found is None else (np.asarray(found, dtype=np.float64) != 0).astype(np.int8).tolist()
+    except OverflowError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def number(value: Json, name: str) -> float | None:

@@ -4,9 +4,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from checks.readers.lines import decode_json, open_plain
+from checks.readers.lines import decode_json
+from checks.readers.parquet_rows import column_names
+from checks.readers.plain_bytes import open_plain
 
 HEAD_BYTES = 256 * 1024
+_PIECE = 4 * 1024
 
 
 class FileHead:
@@ -19,9 +22,16 @@ class FileHead:
 
     @classmethod
     def of(cls, path: Path, *, most: int = HEAD_BYTES) -> "FileHead":
-        """Reads the start, at most so many bytes; of a .zst or .gz file, the start of what is compressed."""
+        """Reads the start, at most so many bytes; of a .zst or .gz file, of what is compressed, as far as it goes."""
         with open_plain(path) as file:
-            return cls(path, path.stat().st_size, file.read(most))
+            start = bytearray()
+            try:
+                while len(start) < most and (piece := file.read(_PIECE)):
+                    start += piece
+            except OSError:
+                if not start:
+                    raise
+            return cls(path, path.stat().st_size, bytes(start[:most]))
 
     @cached_property
     # Any: a JSON value of unknown shape.
@@ -54,6 +64,11 @@ class FileHead:
     def is_parquet(self) -> bool:
         """Whether it begins as Parquet does."""
         return self.start[:4] == b"PAR1"
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns of a Parquet file, which stand at its end; empty for any other and for a damaged one."""
+        return column_names(self.path) if self.is_parquet else frozenset()
 
     @property
     def is_zip(self) -> bool:

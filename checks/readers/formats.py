@@ -1,7 +1,11 @@
 """Every format that can be read, most telling first: the first that recognises a file reads it."""
 
+from checks.readers.agent_lightning import AGENT_LIGHTNING
 from checks.readers.areal import AREAL
+from checks.readers.art import ART
 from checks.readers.atropos import ATROPOS
+from checks.readers.claude_code import CLAUDE_CODE
+from checks.readers.codex import CODEX
 from checks.readers.format import Format
 from checks.readers.harbor import HARBOR
 from checks.readers.marin import MARIN
@@ -9,11 +13,16 @@ from checks.readers.martingale import MARTINGALE
 from checks.readers.native_json import NATIVE_JSON
 from checks.readers.nemo_gym import NEMO_GYM
 from checks.readers.nemo_rl import NEMO_RL
+from checks.readers.openclaw import OPENCLAW
+from checks.readers.otel import OTEL
 from checks.readers.polar import POLAR
 from checks.readers.prime_rl import PRIME_RL
+from checks.readers.rllm import RLLM
+from checks.readers.rllm_gateway import RLLM_GATEWAY
 from checks.readers.roll import ROLL
 from checks.readers.skyrl import SKYRL
 from checks.readers.slime import SLIME
+from checks.readers.swe_agent import SWE_AGENT
 from checks.readers.tensorboard import TENSORBOARD
 from checks.readers.tinker import TINKER
 from checks.readers.tinker_capture import TINKER_CAPTURE
@@ -44,6 +53,15 @@ FORMATS: tuple[Format, ...] = (
     ROLL,
     TRL,
     AREAL,
+    ART,
+    RLLM,
+    RLLM_GATEWAY,
+    AGENT_LIGHTNING,
+    CLAUDE_CODE,
+    CODEX,
+    SWE_AGENT,
+    OPENCLAW,
+    OTEL,
     TENSORBOARD,
     TRAINER_METRICS,
 )

@@ -1,13 +1,13 @@
 """Lines of a text log: bounded, decompressed on the way, and every broken one counted instead of fatal."""
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
-import zstandard
 
+from checks.readers.json_depth import DEPTH_LIMIT, is_deeper
+from checks.readers.plain_bytes import open_plain
 from checks.readers.unreadable import UnreadableParts
 
 LINE_LIMIT = 256 * 2**20
@@ -15,39 +15,35 @@ LINE_LIMIT = 256 * 2**20
 _PIECE = 2**20
 
 
-def open_plain(path: Path) -> IO[bytes]:
-    """A file's bytes, those inside of a .zst or .gz."""
-    if path.suffix == ".zst":
-        return cast(IO[bytes], zstandard.open(path, "rb"))
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    return path.open("rb")
-
-
 def lines(path: Path, unreadable: UnreadableParts, *, limit: int = LINE_LIMIT) -> Iterator[tuple[int, bytes]]:
     """Number (from 1) and bytes of each line that is not blank."""
     number = 0
-    with open_plain(path) as file:
-        while True:
-            number += 1
-            try:
+    try:
+        with open_plain(path) as file:
+            while True:
+                number += 1
                 line = file.readline(limit + 1)
                 if len(line) > limit:
-                    skipped = len(line)
-                    while line and not line.endswith(b"\n"):
-                        line = file.readline(_PIECE)
-                        skipped += len(line)
-                    unreadable.add(f"{path.name}:{number}", f"a line of {skipped} bytes, expected at most {limit}")
+                    reason = f"a line of {len(line) + _rest_of_line(file, line)} bytes, expected at most {limit}"
+                    unreadable.add(f"{path.name}:{number}", reason)
                     continue
-            except (OSError, EOFError, zstandard.ZstdError) as error:
-                unreadable.add(f"{path.name}:{number}", f"cannot be read on: {error}; the lines before it were read")
-                return
-            if not line:
-                return
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.strip():
-                yield number, line
+                if not line:
+                    return
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        unreadable.add(f"{path.name}:{number}", f"cannot be read on: {error}; the lines before it were read")
+
+
+def _rest_of_line(file: IO[bytes], piece: bytes) -> int:
+    """Passes over what is left of a line; how many bytes that was."""
+    passed = 0
+    while piece and not piece.endswith(b"\n"):
+        piece = file.readline(_PIECE)
+        passed += len(piece)
+    return passed
 
 
 # Any: JSON objects of whatever the framework writes.
@@ -70,7 +66,12 @@ def json_objects(path: Path, unreadable: UnreadableParts) -> Iterator[tuple[int,
 
 # Any: a JSON value.
 def decode_json(text: bytes) -> Any:
-    """A JSON value; falls back to Python's dialect with NaN and Infinity. ValueError when it is neither."""
+    """A JSON value; falls back to Python's dialect with NaN and Infinity. ValueError when it is neither.
+
+    Deeper nesting than a log has is refused: what decodes just so could not be written out again.
+    """
+    if is_deeper(text):
+        raise ValueError(f"nested more than {DEPTH_LIMIT} deep")
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -205,7 +205,12 @@ def number_in(value: object) -> float | None:
     """A number, also one that is written as text because JSON has no NaN."""
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"):
         return float(value)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _time_of(metrics: Mapping[str, Any]) -> datetime | None:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from checks.readers.fields import Json, JsonObject, flags, floats, listed, token_ids
+from checks.readers.fields import Json, JsonObject, flags, floats, listed, number, token_ids
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order, short, step_of
 from checks.readers.format import Format, Unit
@@ -37,14 +38,14 @@ def recognise(head: FileHead) -> str | None:
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
     """The rows of one file; each line is a batch, of one sample in recent versions."""
     for path in unit:
-        for number, line in json_objects(path, unreadable):
-            place = f"{short(path)}:{number}"
+        for line_number, line in json_objects(path, unreadable):
+            place = f"{short(path)}:{line_number}"
             count = _samples(line)
             if count == 0:
                 unreadable.add(place, "neither token_ids nor rewards as lists, expected a batch of samples")
             for sample in range(count):
                 where = place if count == 1 else f"{place} sample {sample}"
-                name = f"{short(path)}/{line.get('idx', number)}" + ("" if count == 1 else f"/{sample}")
+                name = f"{short(path)}/{line.get('idx', line_number)}" + ("" if count == 1 else f"/{sample}")
                 try:
                     yield from _rows(line, sample, path, name, where)
                 except (ValueError, IndexError) as error:
@@ -88,6 +89,8 @@ def _trained(line: JsonObject, sample: int, path: Path, name: str, place: str) -
     """A training row: one turn per run of tokens in the loss, which are those that were generated."""
     padded = token_ids(_of(line, "token_ids", sample), "token_ids") or []
     length = _scalar(_of(line, "input_lengths", sample), "input_lengths")
+    if length is not None and not length.is_integer():
+        raise ValueError(f"input_lengths {length}, expected a whole number")
     used = len(padded) if length is None else int(length)
     if used > len(padded):
         raise ValueError(f"input_lengths {used} of {len(padded)} token_ids, expected no more than there are")
@@ -127,7 +130,7 @@ def _advantages(value: Json, padded: int) -> list[float] | None:
     if len(listed(value)) == 1:
         value = listed(value)[0]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return [float(value)] * padded
+        return [cast(float, number(value, "advantages"))] * padded
     return floats(value, "advantages")
 
 

@@ -3,6 +3,8 @@
 from checks.log import Unreadable
 
 _NAMED = 20
+_LONGEST = 500
+"""Characters of a reason: a library may put the whole of what it found into it."""
 
 
 class UnreadableParts:
@@ -16,4 +18,9 @@ class UnreadableParts:
         """One more piece; `reason` says what was found and what was expected."""
         self.count += 1
         if len(self.first) < _NAMED:
-            self.first.append(Unreadable(place=place, reason=reason))
+            self.first.append(Unreadable(place=_one_line(place), reason=_one_line(reason)))
+
+
+def _one_line(text: str) -> str:
+    """Text that can be shown: on one line, not endless, and without halves of characters (file names have those)."""
+    return " ".join(text[:_LONGEST].encode("utf-8", "replace").decode().split())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from checks.alerting.config import AlertsConfig
 from collector.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     thresholds: dict[str, dict[str, float]] = {}
     """`[checks.thresholds.NAME]`: thresholds of that check; see `roundhouse explain NAME`; `inf` turns one off."""
+    alerts: AlertsConfig = AlertsConfig()
+    """`[checks.alerts]`."""
 
 
 def own_thresholds(config: ChecksConfig, checks: Sequence["Check"]) -> Mapping[str, Mapping[str, float]]:

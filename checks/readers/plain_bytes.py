@@ -37,8 +37,12 @@ def open_plain(path: Path) -> IO[bytes]:
     elif path.name.endswith(".jsonl.zip"):
         source = _Pieces(_inflated(_zip_pieces(raw), path.stat().st_size), raw)
     else:
-        mark = _MARKS.get(raw.read(2))
-        raw.seek(0)
+        try:
+            mark = _MARKS.get(raw.read(2))
+            raw.seek(0)
+        except OSError:
+            raw.close()
+            raise
         if mark is None:
             return raw
         source = _Pieces(_utf8(raw, mark), raw)

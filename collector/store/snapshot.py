@@ -3,7 +3,7 @@
 # pyright: reportAttributeAccessIssue=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # (pyarrow carries no types)
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,8 +112,12 @@ class Snapshot:
         columns: Sequence[str] | None = None,
         session_id: str | None = None,
         turn_id: str | None = None,
+        since: Mapping[str, int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows in batches of bounded size, for tables that do not fit in memory."""
+        """The same rows in batches of bounded size, for tables that do not fit in memory.
+
+        `since` is writer to the first seq that is wanted of it: segments that end before are not opened.
+        """
         schema = self._output_schema(table, columns)
         of_turns = set(schema.names) if table == "turns" else set[str]()
         rebuilt = of_turns.intersection(_REBUILT)
@@ -121,10 +125,11 @@ class Snapshot:
         if self._prompts_at_risk and of_turns.intersection(_JUDGED):
             rebuilt.add("prompt_ids")
         needed = {*schema.names, *(part for name in {*rebuilt, *of_turns} for part in NEEDED.get(name, ()))}
+        needed |= {"seq"} if since else set()
         filters = self._filters(table, session_id=session_id, turn_id=turn_id)
         rebuilder = Rebuilder(lambda writer, seq, session: self._kept(writer, seq, session, "request" in rebuilt))
         try:
-            for stored in self._stored(table, needed, filters):
+            for stored in self._stored(table, needed, filters, since or {}):
                 for part in split_by_tokens(stored) if rebuilt else [stored]:
                     made = made_whole(part, schema.names, rebuilder, self._damage) if rebuilt else {}
                     yield _exposed(part, schema, made)
@@ -149,7 +154,9 @@ class Snapshot:
             raise StoreError(f"table {table}: no column {unknown[0]!r}; expected some of {', '.join(full.names)}")
         return pa.schema([full.field(n) if n in full.names else stored.field(n) for n in columns])
 
-    def _stored(self, table: str, needed: set[str], filters: dict[str, str]) -> Iterator[pa.Table]:
+    def _stored(
+        self, table: str, needed: set[str], filters: dict[str, str], since: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
         """Stored rows, writer by writer in the order of seq, a row group or the hot rows at a time."""
         names = [name for name in stored_schema(table).names if name in needed]
         by_writer: dict[str, list[Segment]] = {}
@@ -158,11 +165,14 @@ class Snapshot:
                 by_writer.setdefault(_writer(segment), []).append(segment)
         hot = {rows["writer"][0].as_py(): rows for rows in self._hot_tables(table) if rows.num_rows}
         for writer in dict.fromkeys([*by_writer, *hot]):
+            first = since.get(writer, 0)
             for segment in sorted(by_writer.get(writer, ()), key=lambda segment: segment.lo):
+                if segment.hi < first:
+                    continue
                 for rows in self._sealed.groups(segment, names, filters):
-                    yield rows.select(names)
+                    yield _from_seq(rows.select(names), first)
             if writer in hot:
-                yield _filtered(hot[writer], filters).select(names)
+                yield _from_seq(_filtered(hot[writer], filters).select(names), first)
 
     def _hot_tables(self, table: str) -> list[pa.Table]:
         if table not in self._hot:
@@ -175,7 +185,7 @@ class Snapshot:
         """What the turns of one session and journal keep, up to a seq."""
         needed = {*NEEDED["request" if request else "prompt_ids"]}
         found: dict[int, Kept] = {}
-        for rows in self._stored("turns", needed, {"session_id": session_id}):
+        for rows in self._stored("turns", needed, {"session_id": session_id}, {}):
             for of_writer, seq, kept in kept_rows(rows):
                 if of_writer == writer and seq <= upto:
                     found[seq] = kept
@@ -206,6 +216,10 @@ def _filtered(rows: pa.Table, filters: dict[str, str]) -> pa.Table:
     for name, value in filters.items():
         rows = rows.filter(pc.equal(rows[name], value))
     return rows
+
+
+def _from_seq(rows: pa.Table, first: int) -> pa.Table:
+    return rows.filter(pc.greater_equal(rows["seq"], first)) if first else rows
 
 
 def _exposed(rows: pa.Table, schema: pa.Schema, made: dict[str, pa.Array]) -> pa.RecordBatch:

@@ -95,7 +95,7 @@ def open_tables(
 def _batches(
     snapshot: Snapshot, lock: threading.Lock, table: str, columns: Sequence[str], equal: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    batches = snapshot.batches(table, columns=columns, **equal)
+    batches = snapshot.batches(table, columns=columns, session_id=equal.get("session_id"), turn_id=equal.get("turn_id"))
     while True:
         # DuckDB scans from several threads, and a snapshot is made for one at a time.
         with lock:

@@ -10,6 +10,7 @@ from collector.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from checks.alerting.config import AlertsConfig
     from checks.check import Check
     from checks.finding import Status
     from checks.log import Log
@@ -37,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--format", choices=FORMATS, default="text", help="how the report is written (default text)")
     output.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
     output.add_argument(
-        "--fail-on", choices=[*FAILING], default="fail", help="exit with 1 from this gravity on (default fail)"
+        "--fail-on",
+        choices=[*FAILING],
+        help="exit with 1 from this gravity on (default fail; with --watch 0 unless it is given)",
     )
     chosen = parser.add_argument_group("what is checked")
     chosen.add_argument(
@@ -45,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument("--ignore", action="append", default=[], metavar="A,B", help="not these checks")
     chosen.add_argument("--config", type=Path, metavar="FILE", help="thresholds are set in it (./roundhouse.toml)")
+    watch = parser.add_argument_group(
+        "watching",
+        "The store is checked again and again over its latest part, until Ctrl-C. Findings and alerts are written into "
+        "the store and delivered as [checks.alerts] says.",
+    )
+    watch.add_argument("--watch", action="store_true", help="watch a live store; --format is text or json")
+    watch.add_argument("--interval", type=float, metavar="S", help="seconds between evaluations (30)")
+    watch.add_argument("--window", type=float, metavar="S", help="look at the last S seconds (3600)")
+    watch.add_argument("--window-turns", type=int, metavar="N", help="look at the last N turns instead")
     reading = parser.add_argument_group("reading")
     reading.add_argument(
         "--tokenizer", type=Path, metavar="DIR", help="the model's folder: tokens get text, and more can be checked"
@@ -59,6 +71,7 @@ class Setup(NamedTuple):
     checks: "Sequence[Check]"
     thresholds: "Mapping[str, Mapping[str, float]]"
     tools: "Tools"
+    alerts: "AlertsConfig"
     said: list[str]
     """Remarks for stderr, once the command has worked."""
 
@@ -70,6 +83,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.path is None:
         raise UserError("no PATH, expected a log file, a folder of one run's logs, or a store")
+    if args.watch:
+        from console.check_watch.loop import refuse_unwatchable, watch
+
+        refuse_unwatchable(args)
+        return watch(args, prepared(args))
+    for name in ("interval", "window", "window_turns"):
+        if getattr(args, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} is for --watch; add it, or leave this out")
     return _check_once(args, prepared(args))
 
 
@@ -83,10 +104,11 @@ def prepared(args: argparse.Namespace) -> Setup:
     checks = select_checks(_names(args.select), _names(args.ignore))
     if not checks:
         raise UserError("--select and --ignore leave no check; roundhouse explain lists them")
-    thresholds = own_thresholds(load_config(args.config, say=said.append).checks, CHECKS)
+    config = load_config(args.config, say=said.append).checks
+    thresholds = own_thresholds(config, CHECKS)
     if args.output is not None:
         _refuse_unwritable(args.output)
-    return Setup(checks, thresholds, _tools(args.tokenizer), said)
+    return Setup(checks, thresholds, _tools(args.tokenizer), config.alerts, said)
 
 
 def _check_once(args: argparse.Namespace, setup: Setup) -> int:
@@ -102,7 +124,7 @@ def _check_once(args: argparse.Namespace, setup: Setup) -> int:
     for line in setup.said:
         print(line, file=sys.stderr)
     _write(written, args.output, report)
-    return 1 if any(finding.status in FAILING[args.fail_on] for finding in report.findings) else 0
+    return 1 if any(finding.status in FAILING[args.fail_on or "fail"] for finding in report.findings) else 0
 
 
 def _checked(args: argparse.Namespace, setup: Setup) -> "tuple[Log, Report]":
@@ -139,7 +161,7 @@ def _rendered(args: argparse.Namespace, report: "Report", log: "Log", tools: "To
     if args.format == "junit":
         from console.check_report.junit import render_junit
 
-        return render_junit(report, failing=FAILING[args.fail_on]).encode()
+        return render_junit(report, failing=FAILING[args.fail_on or "fail"]).encode()
     from console.check_progress import CheckProgress
     from console.check_report.exhibits import exhibits
 

@@ -192,6 +192,31 @@ def test_every_effect_in_a_snapshot_has_its_cause(tmp_path: Path, conversation: 
     assert seen > 0
 
 
+@pytest.mark.parametrize("first", [0, 1, 11, 24, 25, 26, 30, 31])
+def test_rows_from_a_seq_on_come_from_hot_rows_and_segments_with_whole_prompts(
+    tmp_path: Path, conversation: Any, first: int
+) -> None:
+    turns = conversation("a", 30)
+    fill(tmp_path, turns, seal_after=25)
+    with Reader(tmp_path).snapshot() as snapshot:
+        batches = snapshot.batches("turns", columns=["prompt_ids", "turn"], since={"collector": first})
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        other = [*snapshot.batches("turns", columns=["turn"], since={"nobody": 99})]
+    assert rows == [{"prompt_ids": turn.prompt_ids, "turn": turn.turn} for turn in turns if turn.turn >= first]
+    assert sum(batch.num_rows for batch in other) == 30
+
+
+def test_segments_that_end_before_a_seq_are_not_opened(tmp_path: Path, conversation: Any) -> None:
+    fill(tmp_path, conversation("a", 30), seal_after=25)
+    with Reader(tmp_path).snapshot() as snapshot:
+        (segment,) = snapshot.sealed_segments("turns")
+        segment.unlink()
+        hot = [*snapshot.batches("turns", columns=["turn"], since={"collector": 26})]
+        assert [number for batch in hot for number in batch["turn"].to_pylist()] == [26, 27, 28, 29, 30]
+        with pytest.raises(StoreError, match="gone since the snapshot"):
+            list(snapshot.batches("turns", columns=["turn"], since={"collector": 25}))
+
+
 def read_only_mount(folder: Path) -> bool:
     done = subprocess.run(["mount", "--bind", str(folder), str(folder)], capture_output=True)
     return not done.returncode and not subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)]).returncode

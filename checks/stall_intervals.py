@@ -15,6 +15,9 @@ BUSY = {"trainer": "step", "engine": "generate"}
 STANDS = {"trainer": "wait", "engine": "paused_for_weights"}
 """Role to the kind of span in which it stands still, whatever else is said of that time."""
 
+_ENGINES = ("sampler", "rollout", "generator", "inference")
+"""What others call the engine."""
+
 
 class Stalls(NamedTuple):
     """What the spans of a log say, in seconds since the window's start."""
@@ -40,7 +43,7 @@ def stalls(spans: pl.DataFrame) -> Stalls | None:
         return None
     origin = forward["from"].min()
     seconds = forward.select(
-        "role",
+        pl.col("role").replace(dict.fromkeys(_ENGINES, "engine")),
         "kind",
         start=(pl.col("from") - origin).dt.total_microseconds() / 1e6,
         end=(pl.col("to") - origin).dt.total_microseconds() / 1e6,

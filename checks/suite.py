@@ -29,6 +29,7 @@ from checks.faults.zero_variance_group import zero_variance_group
 from checks.finding import Finding
 from checks.log import Log, MemoryLog
 from checks.measure import Tools
+from checks.measures.advantages import Advantages
 from checks.measures.duplicate_prefixes import DuplicatePrefixes
 from checks.measures.entropies import Entropies
 from checks.measures.importance_weights import ImportanceWeights
@@ -71,7 +72,7 @@ CHECKS: tuple[Check, ...] = (
     Check("length-mismatch", length_mismatch, ("token_lengths",), measures=(TokenLengths,)),
     Check("loss-mask", loss_mask, ("loss_masks",), measures=(LossMasks,)),
     Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
-    Check("zero-variance-group", zero_variance_group, ("turns", "rewards"), _REWARDED),
+    Check("zero-variance-group", zero_variance_group, ("turns", "rewards", "advantages"), _REWARDED, (Advantages,)),
     Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
     Check("duplicate-prefix", duplicate_prefix, ("duplicate_prefixes",), measures=(DuplicatePrefixes,)),
     Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),

@@ -42,7 +42,8 @@ def entropy(
     Definition: entropy_mean is the mean of the full distribution's entropy over completion tokens, where the trainer
     logged that (of tokens, else of steps). From sampled tokens alone only entropy_sampled_estimate is known,
     -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. From
-    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least).
+    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
+    where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
     logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
     has; float32 rounding stays below.
     Units: nats.
@@ -136,15 +137,18 @@ def _moved(
     low = grade(ratio, warn_at=collapse_warn, fail_at=collapse_fail, below=True)
     status = low if falls else grade(ratio, warn_at=surge_warn, fail_at=surge_fail)
     if status == "ok":
-        return None
+        # What has only just begun does not move the median of a fifth.
+        after = series[-LEAST_STEPS // 2 :].median()
+        assert isinstance(after, float)
+        ratio = after / before
+        falls = ratio < collapse_fail
+        if not falls and ratio <= surge_fail:
+            return None
+        status = "warn"
     bound = before * (collapse_warn if falls else surge_warn)
-    beyond = (
-        step
-        for step, value in zip(curve.step[fifth:], curve.entropy[fifth:], strict=True)
-        if (value < bound if falls else value > bound)
-    )
+    held = [value < bound if falls else value > bound for value in curve.entropy]
     return Evidence(
-        step=next(beyond),
+        step=curve.step[held.index(True, fifth)],
         adapter=curve.adapter,
         status=status,
         value=after,

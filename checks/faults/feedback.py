@@ -41,7 +41,8 @@ def feedback(
     missing = sessions - judged["session_id"].n_unique()
     share = missing / sessions if sessions else None
     stray = counted.filter(pl.col("of_session").is_null()) if turns.height else counted.clear()
-    found = [*_duplicates(feedback), *_superseded(first, replaced), *_contradictory(counted), *_strays(stray)]
+    placed = _placed(feedback, turns)
+    found = [*_duplicates(placed), *_superseded(placed, replaced), *_contradictory(counted), *_strays(stray)]
     found.sort(key=lambda each: each.status != "warn")
     evidence, omitted = kept(found)
     level = "ok" if share is None else grade(share, warn_at=warn_at, fail_at=fail_at)
@@ -71,7 +72,8 @@ def _placed(counted: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     whose = turns.drop_nulls("turn_id").select(
         pl.col("turn_id").cast(pl.String), "session_id", "turn", pl.col("finished_at").alias("turn_finished")
     )
-    by_turn = counted.join(whose.unique("turn_id", keep="last"), on="turn_id", how="left", suffix="_of_turn")
+    whose = whose.unique("turn_id", keep="last")
+    by_turn = counted.join(whose, on="turn_id", how="left", suffix="_of_turn", maintain_order="left")
     known = turns["session_id"].unique().implode()
     own = pl.when(pl.col("session_id").is_in(known)).then("session_id")
     return by_turn.with_columns(of_session=pl.coalesce("session_id_of_turn", own))
@@ -79,21 +81,23 @@ def _placed(counted: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
 
 def _duplicates(feedback: pl.DataFrame) -> Iterator[Evidence]:
     again = feedback.group_by("feedback_id", maintain_order=True).agg(
-        pl.len(), pl.col("session_id").first(), values=pl.col("value").n_unique()
+        pl.len(), pl.col("of_session", "turn").first(), values=pl.col("value").n_unique()
     )
-    for name, count, session, values in again.filter(pl.col("len") > 1).iter_rows():
+    for name, count, session, turn, values in again.filter(pl.col("len") > 1).iter_rows():
         kind, status = ("duplicate", "info") if values == 1 else ("contradictory", "warn")
         said = f"{kind}: {name} comes {count} times" + (
             "" if values == 1 else f" with {values} values; the first counts"
         )
-        yield Evidence(session_id=session, status=status, value=count, text=said, detail={"feedback_id": name})
+        detail: dict[str, int | float | str | None] = {"feedback_id": name}
+        yield Evidence(session_id=session, turn=turn, status=status, value=count, text=said, detail=detail)
 
 
-def _superseded(first: pl.DataFrame, replaced: pl.Series) -> Iterator[Evidence]:
-    gone = first.filter(pl.col("feedback_id").is_in(replaced.implode()))
-    for name, session in gone.select("feedback_id", "session_id").iter_rows():
+def _superseded(placed: pl.DataFrame, replaced: pl.Series) -> Iterator[Evidence]:
+    gone = placed.filter(pl.col("feedback_id").is_in(replaced.implode()))
+    gone = gone.unique("feedback_id", keep="first", maintain_order=True)
+    for name, session, turn in gone.select("feedback_id", "of_session", "turn").iter_rows():
         said = f"superseded: {name} counts not at all"
-        yield Evidence(session_id=session, status="info", text=said, detail={"feedback_id": name})
+        yield Evidence(session_id=session, turn=turn, status="info", text=said, detail={"feedback_id": name})
 
 
 def _contradictory(counted: pl.DataFrame) -> Iterator[Evidence]:

@@ -19,6 +19,7 @@ _NEXT = (
     "the rewards and advantages of that step's groups",
     "the learning rate",
 )
+_SAID = "not a finite norm"
 _NEXT_NOT_FINITE = ("the loss and the log-probabilities of that step: which of them is not a number", "dtype overflow")
 
 
@@ -35,21 +36,21 @@ def grad_norm(
     Definition: a spike is a norm more than `warn_at` times the median of the 50 steps before it and more than
     `spike_sigmas` of their 1.4826 MAD above it, both in logarithms; at least 10 steps must come before. A drift is a
     rise of the norm over the run by `drift_warn_at` or more, by Theil-Sen on the logarithms of 20 medians of stretches,
-    that Kendall's test calls no chance at 0.001. not_finite: NaN or infinity.
+    that Kendall's test calls no chance at 0.001. not_finite: NaN or infinity; infinity from a finite loss, with finite
+    norms after it, is what dynamic loss scaling skips a step for.
     Units: multiples of the median before; the norms themselves are L2, before clipping.
-    Reads: steps(step, adapter, grad_norm).
+    Reads: steps(step, adapter, grad_norm, loss).
     Threshold: warn 4, fail 100, provisional (more than 3 sigmas is what rlwatch alarms at; heavy tails pass that in
-    healthy runs); a drift warns from a doubling, provisional; not_finite fails.
+    healthy runs); a drift warns from a doubling, provisional; not_finite fails, a skipped step warns (verl, fp16: one
+    of 8 steps in a healthy run).
     Check next: importance-weight of the same step; that step's rewards; the learning rate.
     """
-    known = steps.select("step", "adapter", norm=pl.col("grad_norm").cast(pl.Float64)).drop_nulls("norm")
+    norm = pl.col("grad_norm").cast(pl.Float64)
+    known = steps.select("step", "adapter", "loss", norm=norm).drop_nulls("norm")
     if known.is_empty():
         return Finding.no_data("grad-norm", "no step gives its gradient norm", missing=("steps.grad_norm",))
     bad = known.filter(~pl.col("norm").is_finite())
-    evidence = [
-        Evidence(step=step, adapter=adapter, kind="not_finite", status="fail", value=norm, text="not a finite norm")
-        for step, adapter, norm in bad.select("step", "adapter", "norm").iter_rows()
-    ]
+    evidence = _not_finite(known)
     finite = known.filter(pl.col("norm").is_finite()).unique(["adapter", "step"], keep="last", maintain_order=True)
     curves = finite.sort("step").partition_by("adapter", as_dict=True, maintain_order=True)
     largest = 0.0
@@ -75,6 +76,19 @@ def grad_norm(
         metrics={"grad_norm_max": float(finite["norm"].max())} if finite.height else {},  # pyright: ignore[reportArgumentType]
         series=tuple(_series(key[0], curve) for key, curve in curves.items()),
     )
+
+
+def _not_finite(known: pl.DataFrame) -> list[Evidence]:
+    finite = pl.col("norm").is_finite()
+    last = pl.when(finite).then(pl.col("step")).max().over("adapter")
+    skipped = pl.col("norm").is_infinite() & pl.col("loss").is_finite() & (pl.col("step") < last)
+    bad = known.with_columns(skipped=skipped.fill_null(False)).filter(~finite).sort("skipped", maintain_order=True)
+    found: list[Evidence] = []
+    for step, adapter, norm, skips in bad.select("step", "adapter", "norm", "skipped").iter_rows():
+        status: Status = "warn" if skips else "fail"
+        said = "an infinite norm from a finite loss: overflow, a step that loss scaling skips" if skips else _SAID
+        found.append(Evidence(step=step, adapter=adapter, kind="not_finite", status=status, value=norm, text=said))
+    return found
 
 
 def _spikes(

@@ -24,7 +24,8 @@ def length_mismatch(found: pl.DataFrame, *, last_zero_share: float = 0.9) -> Fin
     the trainer's own log-probability of that token is below -0.01, or is not there and at least 90 % of the turns that
     end with a stop token end like that; never when the trainer is sure too or the source's own count includes it, nor
     in a log rounded to four decimals. It fails where the source itself counts one completion token less. Stop tokens
-    are those of --tokenizer, else the last token of a turn that finished with "stop".
+    are those of --tokenizer, else the last token of a turn that finished with "stop"; where neither is known, the last
+    token is named when the trainer finds it improbable (below -0.5).
     Units: faults.
     Reads: turns(prompt_ids, completion_ids, sampled_logprobs, loss_mask, weight_versions, routed_experts_tokens,
     stated_prompt_tokens, stated_completion_tokens, finish_reason), scores(trainer_logprobs, sampling_version_logprobs,
@@ -128,7 +129,8 @@ def _not_sampled(found: pl.DataFrame, counts: dict[str, int], share: float) -> l
     sure = (pl.col("trainer") > CERTAIN).fill_null(False)
     telling = counts["stopped"] > 0 and counts["last"] >= share * counts["stopped"]
     agreed = (pl.col("stated") == pl.col("token_index") + 1).fill_null(False)
-    named = pl.col("zero") & pl.lit(not counts["rounded"]) & (doubted | (pl.lit(telling) & ~sure & ~agreed))
+    told = doubted | (pl.col("stop") & pl.lit(telling) & ~sure & ~agreed)
+    named = pl.col("zero") & pl.lit(not counts["rounded"]) & told
     rows = last.with_columns(failed=counted_less).filter(counted_less | named).sort("failed", descending=True)
     return [
         Evidence(
@@ -138,17 +140,20 @@ def _not_sampled(found: pl.DataFrame, counts: dict[str, int], share: float) -> l
             kind="token_not_sampled",
             status="fail" if row["failed"] else "warn",
             value=row["trainer"],
-            text=_reason(row["failed"], row["stated"], row["token_index"] + 1),
+            text=_reason(row["failed"], row["stated"], row["token_index"] + 1, of_stop=row["stop"]),
             detail={"token_id": row["token_id"], "n_tokens": row["token_index"] + 1, "n_stated": row["stated"]},
         )
         for row in rows.iter_rows(named=True)
     ]
 
 
-def _reason(failed: bool, stated: int | None, tokens: int) -> str:
+def _reason(failed: bool, stated: int | None, tokens: int, *, of_stop: bool) -> str:
     if failed:
         return f"the source counts {stated} completion tokens, the log has {tokens}: the last one was not sampled"
-    return "the last token is a stop token with mu exactly 0.0 and loss on it: it may not have been sampled"
+    what = (
+        "is a stop token with mu exactly 0.0" if of_stop else "has mu exactly 0.0, which the trainer finds improbable,"
+    )
+    return f"the last token {what} and loss on it: it may not have been sampled"
 
 
 def _summary(mismatches: list[Evidence], not_sampled: list[Evidence], faults: int, counts: dict[str, int]) -> str:

@@ -24,11 +24,11 @@ def loss_mask(
 
     Definition: only masks that the log states are judged; they are as long as the completion or as prompt +
     completion. not_sampled: mask 1 on a prompt token that lies in no earlier completion of the session whose tokens
-    the prompt repeats; on a completion token whose log-probability is null; or on 4 or more completion tokens in a row
-    with mu exactly 0.0 of which the trainer's log-probability is below -0.5 (a placeholder). A single mu of exactly
-    0.0 under loss is normal: 1 to 25 % of sampled tokens have it. masked_out: mask 0 on a completion token whose
-    log-probability is not a placeholder (0.0, 1.0 or null). A turn without any loss was left out on purpose and is
-    counted only. One entry per turn and kind, at its first token: in prompt_ids when the text says prompt.
+    the prompt repeats; on a completion token whose log-probability is null; or on a run of completion tokens with mu
+    exactly 0.0 of which 4 and a third at least have a trainer's log-probability below -0.5 (placeholders). A single mu
+    of exactly 0.0 under loss is normal: 1 to 25 % of sampled tokens have it. masked_out: mask 0 on a completion token
+    whose log-probability is not a placeholder (0.0, 1.0 or null). A turn without any loss was left out on purpose and
+    is counted only. One entry per turn and kind, at its first token: in prompt_ids when the text says prompt.
     Units: tokens.
     Reads: turns(prompt_ids, completion_ids, sampled_logprobs, loss_mask), scores(trainer_logprobs).
     Threshold: any token not sampled fails, since the loss then teaches what the policy never did; any token masked

@@ -17,7 +17,7 @@ def mfu(steps: pl.DataFrame, *, warn_at: float = 0.15, fail_at: float | None = N
 
     Definition: model_flops / (duration_s * peak_flops) of each step, else the MFU the log gives; over the run weighted
     by time where every step says how long it took, else the plain mean. Above 1 is `impossible`: the count of FLOPs,
-    the peak or the time is wrong, and no mean is then told from it.
+    the peak or the time is wrong, and such steps stay out of the mean, unless all are such.
     Units: share of peak, 0 to 1.
     Reads: steps(step, adapter, duration_s, model_flops, peak_flops, mfu).
     Threshold: warn below 0.15, the advisory of the Miles dashboard; impossible fails.
@@ -44,9 +44,9 @@ def mfu(steps: pl.DataFrame, *, warn_at: float = 0.15, fail_at: float | None = N
             for step, adapter, value in wrong.select("step", "adapter", "value").iter_rows()
         ]
     )
-    mean = _mean(possible)
-    level = "ok" if mean is None else grade(mean, warn_at=warn_at, fail_at=fail_at, below=True)
-    said = f"MFU {mean:.3g} over {possible.height} steps" if mean is not None else "no step has a possible MFU"
+    mean = _mean(possible if possible.height else wrong.filter(pl.col("value").is_finite()))
+    level = "ok" if possible.is_empty() or mean is None else grade(mean, warn_at=warn_at, fail_at=fail_at, below=True)
+    said = f"MFU {mean:.3g} over {possible.height} steps" if possible.height else "no step has a possible MFU"
     return Finding(
         check="mfu",
         status=worst([level, *(["fail"] if wrong.height else [])]),

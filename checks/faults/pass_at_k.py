@@ -10,6 +10,8 @@ from checks.pass_points import task_counts, widest_k, with_rate
 from checks.session_rewards import session_rewards
 
 _NEXT = ("entropy: is it falling too", "zero-variance-group (solved by all samples alike)", "the KL or entropy term")
+_USUAL = (5, 10, 100)
+"""What k is in most reports, beside powers of 2."""
 _BINARY = ([0.0, 1.0], [-1.0, 1.0], [1.0], [0.0], [-1.0])
 
 
@@ -25,12 +27,12 @@ def pass_at_k(
     """Unbiased pass@k against pass@1, and whether diversity collapses while pass@1 rises.
 
     Definition: for a task with n samples and c successes 1 - C(n-c, k) / C(n, k), the mean over tasks with n >= k;
-    k is 1, 2, 4 and so on while half of the tasks have as many samples, and the largest such k. With fewer samples the
-    value is left out, never 1. A sample succeeds when it passed, else when it scored 1. Without evaluations: the groups
-    of training sessions whose rewards are 0 or 1; else what steps give. The metrics are of the newest evaluation of
-    each adapter. Collapse: since the first evaluation, the one before, or the one with the highest pass@k so far,
-    pass@1 rose and pass@k fell, each by more than `sigmas` standard errors of the paired differences over the tasks
-    that both have.
+    k is 1, 2, 4 and so on, and 5, 10 and 100, while half of the tasks have as many samples, and the largest such k.
+    With fewer samples the value is left out, never 1. A sample succeeds when it passed, else when it scored 1. Without
+    evaluations: the groups of training sessions whose rewards are 0 or 1; else what steps give. The metrics are of the
+    newest evaluation of each adapter. Collapse: since the first evaluation, the one before, or the one with the highest
+    pass@k so far, pass@1 rose and pass@k fell, each by more than `sigmas` standard errors of the paired differences
+    over the tasks that both have.
     Units: probability, 0 to 1; the value is pass@1.
     Reads: evals(adapter, version, step, suite, task_id, sample, score, passed), versions, turns(session_id, group_id,
     task_id, adapter, trainer_step, purpose, reward), rewards, steps(step, adapter, pass_at_1, pass_at_k, pass_k).
@@ -46,7 +48,7 @@ def pass_at_k(
         return _of_steps(steps)
     newest = _newest(counts)
     widest = widest_k(newest)
-    ks = sorted({2**power for power in range(widest.bit_length())} | {widest})
+    ks = sorted({2**power for power in range(widest.bit_length())} | {k for k in _USUAL if k < widest} | {widest})
     breakdown: list[dict[str, Number | str | None]] = []
     metrics: dict[str, Number] = {}
     for k in ks:

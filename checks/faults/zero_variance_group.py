@@ -12,7 +12,12 @@ _NEXT = ("the difficulty of the tasks: all solved or none", "pass-at-k", "trunca
 
 
 def zero_variance_group(
-    turns: pl.DataFrame, rewards: pl.DataFrame, *, warn_at: float = 0.5, fail_at: float | None = None
+    turns: pl.DataFrame,
+    rewards: pl.DataFrame,
+    advantages: pl.DataFrame,
+    *,
+    warn_at: float = 0.5,
+    fail_at: float | None = None,
 ) -> Finding:
     """Groups whose rewards are all equal and give no gradient, and rewards that are missing or disagree.
 
@@ -20,15 +25,19 @@ def zero_variance_group(
     Of groups with two or more rewarded sessions, the share whose rewards differ by no more than float32 rounding: their
     group-relative advantage is 0. A group of one session has no advantage within the group and is counted apart. A
     session's reward may stand on any of its turns or in the table of rewards; values that disagree, and NaN or
-    infinity, leave the session without one. Turns of purpose eval and probe do not count.
+    infinity, leave the session without one. Turns of purpose eval and probe do not count. Advantages under loss that
+    are no finite number, as a standard deviation of 0 in the divisor gives them, are a fault of their turn.
     Units: share of groups, 0 to 1.
-    Reads: turns(session_id, group_id, task_id, trainer_step, purpose, reward), rewards(session_id, turn_id, value).
-    Threshold: warn 0.5, the advisory of the Miles dashboard; disagreeing rewards fail, a session without reward in a
-    group that has some warns.
+    Reads: turns(session_id, group_id, task_id, trainer_step, purpose, reward, loss_mask, completion_ids),
+    rewards(session_id, turn_id, value), scores(advantages).
+    Threshold: warn 0.5, the advisory of the Miles dashboard; disagreeing rewards and advantages that are not finite
+    fail, a session without reward in a group that has some warns.
     Check next: the difficulty of the tasks; pass-at-k; truncation.
     """
     sessions = _grouped(turns, rewards)
-    if sessions["reward"].null_count() == sessions.height and not sessions["disagrees"].any():
+    infinite = list(_not_finite(advantages))
+    faulty = bool(infinite) or bool(sessions.select((pl.col("disagrees") | pl.col("not_finite")).any()).item())
+    if sessions["reward"].null_count() == sessions.height and not faulty:
         return Finding.no_data(
             "zero-variance-group", "no session has a reward", missing=("turns.reward", "rewards.value")
         )
@@ -38,18 +47,19 @@ def zero_variance_group(
     equal = compared.filter(pl.Series([all_equal(each) for each in compared["rewards"].to_list()], dtype=pl.Boolean))
     partly = groups.filter((pl.col("rewarded") > 0) & (pl.col("rewarded") < pl.col("sessions")))
     share = equal.height / compared.height if compared.height else None
-    if share is None and not disagreeing and partly.is_empty():
+    if share is None and not faulty and partly.is_empty():
         what = "no group has two rewarded sessions" if groups.height else "no turn says its group or task"
         return Finding.no_data("zero-variance-group", what, missing=("turns.group_id", "turns.task_id"))
     level: Status = "ok" if share is None else grade(share, warn_at=warn_at, fail_at=fail_at)
-    evidence, omitted = kept([*disagreeing, *_missing(partly), *_equal(equal)])
+    evidence, omitted = kept([*infinite, *disagreeing, *_missing(partly), *_equal(equal)])
     return Finding(
         check="zero-variance-group",
-        status=worst([level, *(["fail"] if disagreeing else []), *(["warn"] if partly.height else [])]),
+        status=worst([level, *(["fail"] if faulty else []), *(["warn"] if partly.height else [])]),
         value=share,
         unit="share of groups",
         threshold=Threshold(warn=warn_at, fail=fail_at),
-        summary=_summary(groups, compared.height, equal.height, partly.height, len(disagreeing)),
+        summary=_summary(groups, compared.height, equal.height, partly.height, len(disagreeing))
+        + (f"; {len(infinite)} turns have advantages that are not finite" if infinite else ""),
         check_next=_NEXT if evidence else (),
         evidence=evidence,
         evidence_omitted=omitted,
@@ -87,7 +97,21 @@ def _disagreeing(sessions: pl.DataFrame) -> Iterator[Evidence]:
             f"rewards of one session disagree: {low:g} to {high:g}" if disagrees else "a reward is not a finite number"
         )
         detail = {"lowest": low, "highest": high}
-        yield Evidence(session_id=session, group_id=group, status="fail", text=said, detail=detail)
+        kind = None if disagrees else "not_finite"
+        yield Evidence(session_id=session, group_id=group, kind=kind, status="fail", text=said, detail=detail)
+
+
+def _not_finite(advantages: pl.DataFrame) -> Iterator[Evidence]:
+    for session, turn, index, tokens in advantages.select("session_id", "turn", "token_index", "tokens").iter_rows():
+        yield Evidence(
+            session_id=session,
+            turn=turn,
+            token_index=index,
+            kind="not_finite",
+            status="fail",
+            value=tokens,
+            text=f"advantages of {tokens} tokens are no finite numbers",
+        )
 
 
 def _missing(partly: pl.DataFrame) -> Iterator[Evidence]:

@@ -17,7 +17,9 @@ from checks.ragged import Array, Ragged, ragged
 PLACEHOLDERS = (0.0, 1.0)
 """What formats write where a token was not sampled (slime and Polar 0.0, Atropos 1.0), beside null."""
 ZERO_RUN = 4
-"""Masked-in tokens in a row with mu exactly 0 that the trainer finds improbable: a placeholder, not a probability."""
+"""Masked-in tokens with mu exactly 0 in one run of such that the trainer finds improbable, at least, and a share of"""
+ZERO_SHARE = 1 / 3
+"""the run at least: it is of placeholders, not probabilities."""
 IMPROBABLE = -0.5
 _FAULT = {
     "session_id": pl.String,
@@ -113,7 +115,7 @@ class LossMasks:
         row = np.searchsorted(mu.offsets, zero, side="right") - 1
         zero, row = zero[old.valid[row]], row[old.valid[row]]
         improbable = old.values[old.offsets[row] + zero - mu.offsets[row]] < IMPROBABLE
-        self._keep(turns, "not_sampled", "zeros", _in_runs(zero[improbable], row[improbable]), mu.offsets)
+        self._keep(turns, "not_sampled", "zeros", _in_runs(zero, row, improbable), mu.offsets)
 
     def _keep(self, turns: pl.DataFrame, kind: str, where: str, token: Array, offsets: Array) -> None:
         if not len(token):
@@ -177,10 +179,11 @@ def _digest(ids: Array) -> int:
     return xxhash.xxh3_64_intdigest(ids.tobytes())
 
 
-def _in_runs(token: Array, row: Array) -> Array:
-    """The tokens, in order, that stand in a run of at least `ZERO_RUN` within one row."""
+def _in_runs(token: Array, row: Array, improbable: Array) -> Array:
+    """The tokens, in order, that stand within one row in a run with enough improbable ones."""
     if not len(token):
         return token
     begins = np.append(True, (np.diff(token) != 1) | (np.diff(row) != 0))
     run = np.cumsum(begins) - 1
-    return token[np.bincount(run)[run] >= ZERO_RUN]
+    count = np.bincount(run, weights=improbable)
+    return token[((count >= ZERO_RUN) & (count >= ZERO_SHARE * np.bincount(run)))[run]]

@@ -22,13 +22,15 @@ SCORE_LISTS = (
 )
 _COUNTS = ("stated_prompt_tokens", "stated_completion_tokens", "routed_experts_tokens")
 _FAULT = {"session_id": pl.String, "turn": pl.Int64, "column": pl.String, "tokens": pl.Int64, "found": pl.Int64}
+IMPROBABLE = -0.5
+"""The trainer's log-probability below which a last token with mu exactly 0 is told though nobody says that it stops."""
 _ROUNDED = 1e-4
 _ROUNDED_AT_LEAST = 32
 
 
 class TokenLengths:
     """Parts: `faults` (lists and counts of another length), `spans` (where version spans leave a gap or overlap),
-    `last` (turns whose last token has mu exactly 0), `counts`."""
+    `last` (turns whose last token has mu exactly 0; `stop` where it is a stop token), `counts`."""
 
     name: ClassVar[str] = "token_lengths"
     turn_columns: ClassVar[tuple[str, ...]] = (*LENGTH_COLUMNS, "weight_versions", "finish_reason", *_COUNTS)
@@ -117,17 +119,21 @@ class TokenLengths:
         """Turns that end with a stop token: how many, and those whose last mu is exactly 0 with loss on it."""
         stops = pl.col("finish_reason") == "stop"
         if self._stop_ids is not None:
-            stops = pl.col("last_id").is_in(self._stop_ids) & (pl.col("finish_reason").fill_null("stop") != "length")
+            stops = pl.col("last_id").is_in(self._stop_ids)
         full = (pl.col("sampled") == pl.col("tokens")) & (pl.col("tokens") > 0) & mask_fits()
-        stopped = turns.filter((stops & full & pl.col("last_loss")).fill_null(False))
+        trained = turns.filter((full & pl.col("last_loss")).fill_null(False))
+        stopped = trained.filter(stops.fill_null(False))
         self._counts["stopped"] += stopped.height
         zero = stopped.filter(pl.col("last_mu") == 0.0)
+        unknown = trained.clear()
+        if self._stop_ids is None:
+            unknown = trained.filter(pl.col("finish_reason").is_null() & (pl.col("last_mu") == 0.0).fill_null(False))
         stated_less = turns.filter(
             (pl.col("stated_completion_tokens") == pl.col("ids") - 1)
             & pl.col("last_loss")
             & ((pl.col("last_mu") == 0.0) | ~full).fill_null(True)
         )
-        both = pl.concat([zero, stated_less]).unique("row", keep="first", maintain_order=True)
+        both = pl.concat([zero, stated_less, unknown]).unique("row", keep="first", maintain_order=True)
         if both.is_empty():
             return
         scored = scores.select(
@@ -136,20 +142,26 @@ class TokenLengths:
             own=pl.col("trainer_logprobs").list.len().cast(pl.Int64),
         ).unique("row", keep="first")
         found = both.join(scored, on="row", how="left", maintain_order="left").with_columns(
-            trainer=pl.when(pl.col("own") == pl.col("tokens")).then("trainer")
+            trainer=pl.when(pl.col("own") == pl.col("tokens")).then(pl.col("trainer").cast(pl.Float64)),
+            stop=pl.col("row").is_in(zero["row"].implode()),
         )
-        zeros = found.filter(pl.col("row").is_in(zero["row"].implode()))
-        self._counts["last"] += zeros.height
+        improbable = pl.col("row").is_in(unknown["row"].implode()) & (pl.col("trainer") < IMPROBABLE)
+        found = found.with_columns(zero=pl.col("stop") | improbable.fill_null(False))
+        found = found.filter(pl.col("zero") | pl.col("row").is_in(stated_less["row"].implode()))
+        self._counts["last"] += zero.height
+        if found.is_empty():
+            return
         self._keep(
             "last",
             found.select(
                 "session_id",
                 "turn",
+                "trainer",
+                "stop",
+                "zero",
                 token_index=pl.col("ids") - 1,
                 token_id="last_id",
                 stated=pl.col("stated_completion_tokens"),
-                trainer=pl.col("trainer").cast(pl.Float64),
-                zero=pl.col("row").is_in(zero["row"].implode()),
             ),
         )
 

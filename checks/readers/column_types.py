@@ -3,6 +3,7 @@
 import polars as pl
 
 from checks.columns import IDS, SCHEMAS, SCORES_SCHEMA, SPANS, TIME
+from checks.lag import label_version
 from collector.errors import UserError
 
 _EXPECTED: tuple[tuple[pl.DataType | type[pl.DataType], str], ...] = (
@@ -30,7 +31,8 @@ def _typed(column: pl.Series, wanted: pl.DataType | type[pl.DataType], place: st
     if column.dtype == wanted or (wanted == pl.List(pl.Float64) and column.dtype == pl.List(pl.Float32)):
         return column
     expected = next(text for kind, text in _EXPECTED if kind == wanted)
-    if not _may_become(column.dtype, wanted):
+    labelled = wanted == pl.Int64 and column.name.endswith(("version", "step"))
+    if not _may_become(column.dtype, wanted, labelled=labelled):
         raise UserError(
             f"{place}.{column.name} holds {column.dtype}, expected {expected}; write it as that or leave it out"
         )
@@ -43,7 +45,7 @@ def _typed(column: pl.Series, wanted: pl.DataType | type[pl.DataType], place: st
         ) from error
 
 
-def _may_become(found: pl.DataType, wanted: pl.DataType | type[pl.DataType]) -> bool:
+def _may_become(found: pl.DataType, wanted: pl.DataType | type[pl.DataType], *, labelled: bool) -> bool:
     if found == pl.Null:
         return True
     if isinstance(found, pl.Array):
@@ -57,7 +59,7 @@ def _may_become(found: pl.DataType, wanted: pl.DataType | type[pl.DataType]) -> 
     if wanted == pl.String:
         return found.is_integer() or isinstance(found, pl.String | pl.Categorical | pl.Enum | pl.Struct)
     if wanted in (pl.Float64, pl.Int64):
-        return found.is_numeric()
+        return found.is_numeric() or (labelled and isinstance(found, pl.String | pl.Categorical))
     return wanted == TIME and isinstance(found, pl.Datetime)
 
 
@@ -72,6 +74,8 @@ def _inner_may_become(inner: pl.DataType, wanted: pl.DataType | type[pl.DataType
 
 
 def _cast(column: pl.Series, wanted: pl.DataType | type[pl.DataType]) -> pl.Series:
+    if wanted == pl.Int64 and not column.dtype.is_numeric() and column.dtype != pl.Null:
+        return column.to_frame().select(label_version(pl.col(column.name).cast(pl.String))).to_series()
     if isinstance(column.dtype, pl.Struct) and wanted == pl.String:
         return column.struct.json_encode()
     if wanted == pl.Int64 and column.dtype.is_float() and (column != column.round()).any():

@@ -8,6 +8,8 @@ import msgspec
 from checks.readers.file_head import FileHead
 from checks.readers.format import Format, Unit
 from checks.readers.lines import decode_json, lines
+from checks.readers.native_advice import NATIVE_ADVICE
+from checks.readers.respelled import respelled
 from checks.readers.score_lines import RecordName, ScoreKey, ScoreLines
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import EvalRow, EventRow, FeedbackRow, RewardRow, Row, RunRow, SpanRow, StepRow, TurnRow, VersionRow
@@ -75,9 +77,7 @@ def _row(line: bytes, place: str) -> Row | None:
     if name in _DECODERS:
         try:
             return _placed(_DECODERS[name].decode(line), place)
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return _unusual_row(line, place)
     if name == "score":
         _SCORE_KEY.decode(line)
@@ -86,7 +86,7 @@ def _row(line: bytes, place: str) -> Row | None:
 
 
 def _unusual_row(line: bytes, place: str) -> Row | None:
-    """A span, whose `from` Python cannot name so, or a line in Python's dialect of JSON, with NaN and infinities."""
+    """A span, whose `from` Python cannot name so, a line in Python's dialect of JSON, or one spelled in another way."""
     value = decode_json(line)
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {type(value).__name__}, expected an object")
@@ -102,7 +102,10 @@ def _unusual_row(line: bytes, place: str) -> Row | None:
         expected = ", ".join((*_RECORDS, "score", *_UNCHECKED))
         raise ValueError(f'"record" is {name!r}, expected one of {expected}')
     renamed = {("from_" if key == "from" else key): each for key, each in fields.items()}
-    return _placed(msgspec.convert(renamed, kind, strict=False), place)
+    try:
+        return _placed(msgspec.convert(renamed, kind, strict=False), place)
+    except msgspec.ValidationError:
+        return _placed(msgspec.convert(respelled(renamed, kind), kind, strict=False), place)
 
 
 def _placed(row: Row, place: str) -> Row:
@@ -110,5 +113,10 @@ def _placed(row: Row, place: str) -> Row:
 
 
 NATIVE_JSON = Format(
-    name="native", about="Roundhouse's own log as lines of JSON", recognise=recognise, read=read, units=units
+    name="native",
+    about="Roundhouse's own log as lines of JSON",
+    recognise=recognise,
+    read=read,
+    units=units,
+    advice=NATIVE_ADVICE,
 )

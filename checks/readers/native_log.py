@@ -13,6 +13,7 @@ from checks.columns import SCHEMAS, SCORE_COLUMNS, SCORES_SCHEMA, completed, emp
 from checks.log import Batch, Source, Unreadable
 from checks.readers.batching import BATCH_TOKENS, BATCH_TURNS
 from checks.readers.column_types import typed
+from checks.readers.native_advice import NATIVE_ADVICE
 from checks.readers.score_join import ScoreJoin, ScorePass
 from checks.readers.scored_batch import joined_scores, of_sessions
 from checks.readers.tables import Tables, frame_of_arrow
@@ -86,10 +87,7 @@ class NativeLog:
 
     def advice(self, column: str) -> str | None:
         """Where the column belongs."""
-        table, _, name = column.partition(".")
-        if name in _SCORED:
-            return f"{name} is recorded by roundhouse train; in a log of your own it stands in scores, or in turns"
-        return f"write {name} into the native log's {table}"
+        return NATIVE_ADVICE.get(column)
 
     def _whole(self, name: str) -> pl.DataFrame:
         columns = list(SCHEMAS[name])
@@ -150,7 +148,8 @@ class _Scores:
         scores = pl.DataFrame(schema={name: SCORES_SCHEMA[name] for name in self._columns})
         if self._inline:
             held = pl.any_horizontal(pl.col(name).is_not_null() for name in self._inline)
-            scores = joined_scores(scores, turns.with_row_index("row").filter(held).select(self._columns))
+            own = turns.with_row_index("row").filter(held)
+            scores = joined_scores(scores, _with_all(own, self._columns))
         if self._joined is not None:
             end = self._start + turns.height
             found = self._joined.between(self._start, end)

@@ -10,6 +10,7 @@ import numpy as np
 from checks.ragged import Array
 from checks.readers.format import Unit
 from checks.readers.lines import decode_json, lines
+from checks.readers.respelled import respelled
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import ScoreRow
 from collector.errors import UserError
@@ -119,7 +120,9 @@ def _turn_id(line: bytes) -> str | None:
 def _score(line: bytes) -> ScoreRow:
     try:
         return _SCORE.decode(line)
-    except msgspec.ValidationError:
-        raise
     except msgspec.DecodeError:
-        return msgspec.convert(decode_json(line), ScoreRow, strict=False)
+        fields = decode_json(line)
+    try:
+        return msgspec.convert(fields, ScoreRow, strict=False)
+    except msgspec.ValidationError:
+        return msgspec.convert(respelled(fields, ScoreRow), ScoreRow, strict=False)

@@ -8,7 +8,7 @@ from checks.measures.importance_weights import SETTING
 from checks.measures.weight_causes import CAUSES
 
 TOLD_AT_LEAST = 5
-"""Fewest tokens on which a missing division by the temperature is told."""
+"""Fewest tokens on which a missing division by the temperature, or a shift of the lists, is told."""
 HELD_SHARE = 0.9
 """Share of them that must fit; without the fault a token fits with a probability well under one half."""
 CLOSER = 0.5
@@ -89,7 +89,7 @@ def _temperature(row: dict[str, Any]) -> str | None:
 
 def _hint(row: dict[str, Any]) -> str:
     """What else the pattern of a mismatch says; empty for nothing."""
-    if row["shift_tokens"] and row["tokens"]:
+    if row["shift_tokens"] >= TOLD_AT_LEAST:
         aligned = row["abs_d"] / row["tokens"]
         for name, way in (("abs_shift_left", "late"), ("abs_shift_right", "early")):
             if row[name] / row["shift_tokens"] < SHIFTED * aligned:

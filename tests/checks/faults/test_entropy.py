@@ -88,6 +88,14 @@ def test_a_surge_over_the_run_is_dated() -> None:
     assert (fault.step, fault.status) == (10, "fail")
 
 
+def test_a_collapse_that_has_only_just_begun_warns() -> None:
+    (fault,) = finding([turn([-1.0])], steps=steps([1.0] * 60 + [0.5] + [0.01] * 4)).evidence
+    assert (fault.step, fault.status, fault.value) == (62, "warn", 0.01)
+    (fault,) = finding([turn([-1.0])], steps=steps([1.0] * 60 + [0.5] + [6.0] * 4)).evidence
+    assert (fault.step, fault.status, fault.value) == (62, "warn", 6.0)
+    assert finding([turn([-1.0])], steps=steps([1.0] * 60 + [0.5, 0.5, 0.5, 0.01, 0.01])).status == "ok"
+
+
 def test_a_slow_decline_and_a_short_run_are_quiet() -> None:
     assert finding([turn([-1.0])], steps=steps([1.0 - 0.03 * n for n in range(20)])).status == "ok"
     assert finding([turn([-1.0])], steps=steps([1.0] * 4 + [0.02] * 5)).status == "ok"

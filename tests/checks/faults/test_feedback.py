@@ -34,6 +34,12 @@ def test_a_superseded_judgement_counts_not_at_all() -> None:
     assert kinds(feedback) == [("superseded", "info")]
 
 
+def test_every_fault_names_the_session_and_turn_it_is_about() -> None:
+    feedback = [judged("f", turn_id="a2"), judged("f", turn_id="a2"), judged("g", turn_id="a2", supersedes="f")]
+    found = check("feedback", turns=TURNS, feedback=feedback)
+    assert [(each.session_id, each.turn) for each in found.evidence] == [("a", 2), ("a", 2)]
+
+
 def test_a_chain_of_replacements_leaves_the_last() -> None:
     feedback = [judged("f", session_id="a"), judged("g", session_id="a", supersedes="f")]
     feedback.append(judged("h", session_id="a", supersedes="g"))

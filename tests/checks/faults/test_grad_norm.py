@@ -74,3 +74,22 @@ def test_steps_may_come_in_any_order() -> None:
     logged = steps([*healthy(40), 30.0, *healthy(5, 2)])
     found = check("grad-norm", steps=[*reversed(logged)])
     assert [each.step for each in found.evidence] == [41]
+
+
+@pytest.mark.parametrize(
+    ("norms", "losses", "status"),
+    [
+        ([1.0, math.inf, 1.0], [0.1, -0.2, 0.1], "warn"),
+        ([1.0, 1.0, math.inf], [0.1, -0.2, 0.1], "fail"),
+        ([1.0, math.inf, 1.0], [0.1, math.inf, 0.1], "fail"),
+        ([1.0, math.inf, 1.0], [0.1, None, 0.1], "fail"),
+        ([1.0, math.nan, 1.0], [0.1, -0.2, 0.1], "fail"),
+    ],
+)
+def test_a_step_that_loss_scaling_skipped_warns_and_other_infinities_fail(
+    norms: list[float], losses: list[float | None], status: str
+) -> None:
+    logged = [{**step, "loss": loss} for step, loss in zip(steps(norms), losses, strict=True)]
+    found = check("grad-norm", steps=logged)
+    assert found.status == status
+    assert [each.kind for each in found.evidence] == ["not_finite"]

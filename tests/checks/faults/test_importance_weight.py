@@ -175,6 +175,11 @@ def test_the_sampling_versions_own_scores_tell_the_engine_from_the_policy() -> N
     assert {each.kind for each in finding([engine]).evidence} == {"mismatch_at_equal_version"}
 
 
+def test_two_tokens_tell_no_shift() -> None:
+    (fault,) = finding([turn([-9.0, -0.1], [-0.1, -0.1], **at_lag(0))]).evidence
+    assert "moved by one" not in (fault.text or "")
+
+
 @pytest.mark.parametrize(("moved", "said"), [(1, "one token too late"), (-1, "one token too early")])
 def test_lists_shifted_by_one_are_said_to_be(moved: int, said: str) -> None:
     old = (-np.random.default_rng(8).exponential(1, 60)).tolist()

@@ -143,6 +143,22 @@ def test_the_tokenizers_stop_tokens_decide_where_it_is_given() -> None:
     assert finding([ended(0.0, completion_ids=[7, 8, 7])], tools).status == "ok"
 
 
+def test_a_stop_token_after_a_cut_by_length_was_not_sampled() -> None:
+    tokenizer = ChatTokenizer(Tokenizer(models.WordLevel({"a": 0, "b": 9}, unk_token="a")), stop_ids=frozenset({9}))
+    found = finding([ended(0.0, finish_reason="length")], Tools(tokenizer=tokenizer))
+    assert [(each.kind, each.token_index, each.status) for each in found.evidence] == [("token_not_sampled", 2, "warn")]
+
+
+@pytest.mark.parametrize(("old", "status"), [(-9.0, "warn"), (-0.6, "warn"), (-0.4, "ok"), (None, "ok")])
+def test_without_a_reason_to_finish_the_trainer_tells_that_the_last_token_was_appended(
+    old: float | None, status: str
+) -> None:
+    more = {} if old is None else {"trainer_logprobs": [-1.0, -0.5, old]}
+    found = finding([ended(0.0, finish_reason=None, **more)])
+    assert found.status == status
+    assert [each.kind for each in found.evidence] == ["token_not_sampled"] * (status == "warn")
+
+
 def test_ids_alone_are_nothing_to_compare() -> None:
     found = finding([{"session_id": "s", "completion_ids": [1]}])
     assert (found.status, found.value) == ("no_data", None)

@@ -47,8 +47,16 @@ def test_exactly_0_under_loss_is_normal() -> None:
 def test_a_run_of_zeros_that_the_trainer_finds_improbable_is_a_placeholder() -> None:
     old = [-0.1, -2.0, -3.0, -1.0, -4.0, -0.1]
     mu = [-0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert told(finding([turn(mu, [1] * 6, trainer_logprobs=old)])) == [(1, 1, "not_sampled", 4)]
+    assert told(finding([turn(mu, [1] * 6, trainer_logprobs=old)])) == [(1, 1, "not_sampled", 5)]
     assert finding([turn([-0.1, 0.0, 0.0, 0.0, -0.2, 0.0], [1] * 6, trainer_logprobs=old)]).status == "ok"
+
+
+def test_probable_tokens_within_a_tool_result_do_not_hide_it() -> None:
+    old = [-0.1, -2.0, -0.01, -3.0, -0.002, -4.0, -1.0, -0.1]
+    mu = [-0.1, *[0.0] * 6, -0.1]
+    assert told(finding([turn(mu, [1] * 8, trainer_logprobs=old)])) == [(1, 1, "not_sampled", 6)]
+    mostly_sure = [-2.0, -0.01, -3.0, -0.01, -2.0, -2.0] + [-0.001] * 7
+    assert finding([turn([0.0] * 13, [1] * 13, trainer_logprobs=mostly_sure)]).status == "ok"
 
 
 def test_runs_do_not_reach_over_turns() -> None:

@@ -30,6 +30,13 @@ def test_above_one_is_impossible_and_outside_of_the_mean() -> None:
     assert [(each.step, each.adapter, each.kind) for each in found.evidence] == [(2, "a", "impossible")]
 
 
+def test_where_every_step_is_impossible_the_number_is_still_told() -> None:
+    steps = [{"step": 1, "duration_s": 10, "model_flops": 2e16, "peak_flops": 1e15}]
+    found = check("mfu", steps=steps)
+    assert (found.status, found.value, found.metrics) == ("fail", 2.0, {"mfu": 2.0})
+    assert [each.value for each in found.evidence] == [2.0]
+
+
 def test_a_step_that_took_no_time_is_impossible() -> None:
     steps = [{"step": 1, "duration_s": 0, "model_flops": 1.0, "peak_flops": 1.0}]
     found = check("mfu", steps=steps)

@@ -18,6 +18,11 @@ def span(role: str, kind: str, start: float, end: float) -> dict[str, Any]:
     }
 
 
+def test_the_engine_by_another_name_is_the_engine() -> None:
+    spans = [span("trainer", "step", 0, 10), span("sampler", "generate", 0, 4), span("sampler", "generate", 6, 10)]
+    assert check("stall-time", spans=spans).metrics["stall_engine_s"] == 2.0
+
+
 def test_overlapping_stalls_of_two_roles_are_not_added_up() -> None:
     spans = [
         span("trainer", "step", 0, 60),

@@ -1,5 +1,6 @@
 """Groups that give no gradient, and rewards that are missing or disagree."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,34 @@ def test_rewards_of_one_session_that_disagree_fail() -> None:
     assert found.status == "fail"
     assert found.evidence[0].session_id == "a-None-0"
     assert found.evidence[0].detail == {"lowest": 0.0, "highest": 1.0}
+
+
+def test_a_reward_that_is_no_finite_number_fails_and_says_so() -> None:
+    found = check("zero-variance-group", turns=[*group("a", float("inf"), 1, 0)])
+    assert (found.status, found.value) == ("fail", 0.0)
+    assert [(each.kind, each.session_id, each.status) for each in found.evidence] == [
+        ("not_finite", "a-None-0", "fail"),
+        (None, "a-None-0", "warn"),
+    ]
+
+
+def scored(name: str, advantages: list[float], **more: Any) -> dict[str, Any]:
+    lists = {"completion_ids": list(range(len(advantages))), "advantages": advantages}
+    return {"session_id": name, "group_id": "g", "prompt_ids": [1], **lists} | more
+
+
+def test_advantages_that_are_no_finite_numbers_fail_at_their_first_token() -> None:
+    turns = [scored("a", [0.5, 0.5]), scored("b", [-1.0, math.nan, -math.inf]), scored("c", [])]
+    found = check("zero-variance-group", turns=turns)
+    assert (found.status, found.value) == ("fail", None), "no reward is needed for that"
+    (fault,) = found.evidence
+    assert (fault.session_id, fault.turn, fault.token_index, fault.kind, fault.value) == ("b", 1, 1, "not_finite", 2)
+
+
+def test_advantages_without_loss_or_of_another_length_are_not_judged() -> None:
+    masked = scored("a", [0.5, math.nan], loss_mask=[1, 0], reward=1.0)
+    short = scored("b", [math.nan, 1.0], reward=0.0) | {"completion_ids": [1, 2, 3]}
+    assert check("zero-variance-group", turns=[masked, short]).status == "ok"
 
 
 def test_a_reward_may_stand_on_any_turn_of_the_session() -> None:

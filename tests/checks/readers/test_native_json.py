@@ -92,6 +92,51 @@ def test_a_version_is_a_number_or_a_text(tmp_path: Path):
     assert [span["version"] for span in frame["weight_versions"][0]] == ["3", "step-4"]
 
 
+def test_the_trainers_version_may_be_a_label_too(tmp_path: Path):
+    labels = {"trainer_version": "step_12", "adapter_version": "bot@7", "trainer_step": "4"}
+    spans = [{"version": "step_9", "start": 0, "end": 2}]
+    path = write(
+        tmp_path / "log.jsonl",
+        turn("a", **labels),
+        turn("b", trainer_version="default"),
+        turn("c", turn_id="c", weight_versions=spans),
+        {"record": "score", "turn_id": "c", "trainer_version": "step_12", "trainer_logprobs": [-0.5, None]},
+        {"record": "version", "adapter": "bot", "version": "v7", "optimizer_step": "step 70"},
+    )
+    log = open_log(path)
+    names = ("trainer_version", "trainer_step")
+    frame = only(log, ("adapter_version", *names)).turns
+    assert frame.select("adapter_version", *names).rows()[:2] == [(7, 12, 4), (None, None, None)]
+    scores = only(log, (), (*names, "trainer_logprobs")).scores
+    assert str(scores.rows()) == "[(2, 12, None, [-0.5, nan])]"
+    assert log.table("versions").select("version", "optimizer_step").rows() == [(7, 70)]
+    staleness = run(log).finding("staleness")
+    assert (staleness.metrics["staleness_mean"], staleness.metrics["staleness_max"]) == (
+        4.0,
+        5,
+    )  # lags 12 - 7 and 12 - 9, of two tokens each
+    assert reasons(log) == []
+
+
+def test_null_in_a_list_numbers_for_names_and_booleans_are_read_as_what_they_say(tmp_path: Path):
+    path = write(
+        tmp_path / "log.jsonl",
+        turn("s", sampled_logprobs=[-0.5, None], group_id=5, reward=True, loss_mask=[True, False]),
+        turn("s", advantages=[None, 1], loss_mask=[1.0, 0.0]),
+    )
+    log = open_log(path)
+    frame = only(log, ("sampled_logprobs", "group_id", "reward", "loss_mask")).turns
+    assert str(frame["sampled_logprobs"].to_list()) == "[[-0.5, nan], None]"
+    assert frame.select("group_id", "reward", "loss_mask").rows() == [("5", 1.0, [1, 0]), (None, None, [1, 0])]
+    assert reasons(log) == []
+
+
+def test_lines_are_advised_as_the_other_native_forms_are(tmp_path: Path):
+    log = open_log(write(tmp_path / "log.jsonl", turn("s")))
+    assert log.advice("steps.grad_norm") == "write grad_norm into the native log's steps"
+    assert "roundhouse train" in (log.advice("turns.trainer_logprobs") or "")
+
+
 def test_records_no_check_reads_are_passed_over_and_unknown_ones_counted(tmp_path: Path):
     path = write(
         tmp_path / "log.jsonl",

@@ -114,6 +114,15 @@ def test_every_width_and_list_type_becomes_that_of_the_checks(tmp_path: Path):
     assert (row["request"], row["group_id"]) == ('{"messages":[{"role":"user"}]}', None)
 
 
+def test_versions_may_be_labels(tmp_path: Path):
+    columns = {"trainer_version": pa.array(["step_12", "default", None]), "trainer_step": pa.array(["3", "4", "5"])}
+    table = turns(["a", "b", "c"])
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet", *columns).select(list(columns)).rows() == [(12, 3), (None, 4), (None, 5)]
+
+
 @pytest.mark.parametrize(
     ("column", "values", "says"),
     [
@@ -176,6 +185,12 @@ def test_scores_in_the_turn_and_beside_it_both_come(tmp_path: Path):
     assert batch.scores.select("row", "trainer_version", "adapter").rows() == [(0, 4, "x"), (0, 6, None), (1, 5, None)]
     assert log.source().unreadable == 1
     assert log.source().unreadable_first[0].reason.startswith("1 scores of turns that the log does not hold")
+
+
+def test_scores_in_the_turn_need_not_be_all_there_are(tmp_path: Path):
+    pq.write_table(turns(["a"], trainer_logprobs=[[-0.5] * 3]), tmp_path / "turns.parquet")
+    (batch,) = open_log(tmp_path).batches((), ["trainer_step", "trainer_logprobs", "reference_logprobs"])
+    assert batch.scores.rows() == [(0, None, [-0.5] * 3, None)]
 
 
 def test_batches_are_bounded_by_tokens_and_lose_none(tmp_path: Path):

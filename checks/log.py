@@ -7,6 +7,7 @@ import msgspec
 import polars as pl
 
 from checks.columns import SCORE_COLUMNS, SCORES_SCHEMA, TABLES, completed, empty
+from checks.readers.column_types import typed
 from collector.errors import UserError
 
 
@@ -84,7 +85,7 @@ class MemoryLog:
         unknown = sorted(set(frames) - set(TABLES))
         if unknown:
             raise UserError(f"no table {unknown[0]!r}, expected some of {', '.join(TABLES)}")
-        self._frames = {name: completed(frame, name) for name, frame in frames.items()}
+        self._frames = {name: _as_table(frame, name, path) for name, frame in frames.items()}
         self._path = path
         turns = self._frames.get("turns")
         if turns is not None and turns["turn"].null_count():
@@ -122,6 +123,28 @@ class MemoryLog:
     def advice(self, column: str) -> str | None:
         """The column itself."""
         return f"give the frame a column {column}"
+
+
+def _as_table(frame: object, name: str, path: str) -> pl.DataFrame:
+    """A frame as somebody made it with the columns and types of its table; what cannot be one is refused by name."""
+    if not isinstance(frame, pl.DataFrame):
+        found = f"{type(frame).__module__.split('.')[0]}.{type(frame).__name__}"
+        raise UserError(
+            f"{path}: {name} is a {found}, expected a polars DataFrame; make it one with pl.DataFrame or collect"
+        )
+    table = completed(typed(frame, name, path), name)
+    if frame.height:
+        for field in msgspec.structs.fields(TABLES[name]):
+            column = field.name.rstrip("_")
+            if not field.required:
+                continue
+            if column not in frame.columns:
+                found = ", ".join(frame.columns)
+                raise UserError(f"{path}: {name} has no column {column}, found {found}; every row needs one")
+            if table[column].null_count():
+                row = int(table[column].is_null().arg_max() or 0)
+                raise UserError(f"{path}: {name}.{column} is null in row {row}, expected a value in every row")
+    return table
 
 
 def split_scores(turns: pl.DataFrame, columns: Sequence[str], score_columns: Sequence[str]) -> Batch:

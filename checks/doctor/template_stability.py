@@ -1,7 +1,7 @@
 """Whether the rendering of each turn of a dialogue extends that of the turn before and its reply."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -19,6 +19,8 @@ from collector.rendering.template import RenderError
 _CLOCK = datetime(2026, 1, 2, 3, 4, 5)
 _NEXT_DAY = datetime(2026, 1, 3, 3, 4, 5)
 _SHOWN_TOKENS = 12
+_THINKING_ASKED: tuple[Mapping[str, object], ...] = ({}, {"thinking": True}, {"enable_thinking": True})
+"""Variables by which published templates are asked for thinking; most need none."""
 
 
 class TemplateBreak(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,8 @@ class TemplateStability:
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
-        self.writes_thinking = self._writes_thinking()
+        self.thinking = next((asked for asked in _THINKING_ASKED if self._thinks(asked)), None)
+        """The variables by which the template is asked for thinking; None where it knows of none."""
         self._unspliced = False
         """Whether a turn of the dialogue at hand extends the one before as text, and cannot be spliced all the same."""
 
@@ -77,7 +80,7 @@ class TemplateStability:
                 breaks=breaks,
             )
 
-        if dialogue.thinks and not self.writes_thinking:
+        if dialogue.thinks and self.thinking is None:
             return verdict("no_data", None, "the template writes no thinking")
         try:
             texts = [self._text(dialogue, count) for count in turns]
@@ -89,12 +92,15 @@ class TemplateStability:
             for number in range(2, len(turns) + 1)
         ]
         breaks = [each for each in found if each is not None]
+        asked = "".join(f" (asked with {name} = true)" for name in self._asked(dialogue))
         if not breaks and self._unspliced:
-            return verdict("warn", True, "each turn's text extends the one before, but ends with no token that stops")
+            said = "each turn's text extends the one before, but ends with no token that stops"
+            return verdict("warn", True, said + asked)
         if not breaks:
-            return verdict("ok", True, "each turn extends the one before")
+            return verdict("ok", True, "each turn extends the one before" + asked)
         first = breaks[0]
-        return verdict("warn", False, f"turn {first.turn} breaks at token {first.token_index}: {first.kind}", *breaks)
+        said = f"turn {first.turn} breaks at token {first.token_index}: {first.kind}{asked}"
+        return verdict("warn", False, said, *breaks)
 
     def _break(self, dialogue: Dialogue, turn: int, count: int, earlier: str, later: str) -> TemplateBreak | None:
         said = dialogue.messages[count]
@@ -103,11 +109,11 @@ class TemplateStability:
         request = ChatRequest(
             messages=list(dialogue.messages[:following]),
             tools=list(dialogue.tools) if dialogue.tools else None,
-            chat_template_kwargs=_variables(dialogue),
+            chat_template_kwargs=self._variables(dialogue),
         )
         # The template ends a reply with one of these; which one is another point's matter.
         last_id = next(iter(sorted(self._renderer.tokenizer.stop_ids)), -1)
-        step = extend(self._renderer, request, Ancestor(last_id, count, reply, _variables(dialogue)), "template")
+        step = extend(self._renderer, request, Ancestor(last_id, count, reply, self._variables(dialogue)), "template")
         said_ways = [earlier + way for way in self._reply_texts(dialogue, count, earlier)]
         sampled = next((way for way in said_ways if later.startswith(way)), said_ways[0])
         if isinstance(step, Break):
@@ -127,9 +133,11 @@ class TemplateStability:
         except RenderError:
             closed = ""
         written = closed.removeprefix(earlier).rstrip() if closed.startswith(earlier) else ""
-        if reasoning_of(said) is not None or tool_calls_of(said):
+        plain, thought = visible_text(said), reasoning_of(said)
+        if thought is not None and thought not in written and earlier.rstrip().endswith("<think>"):
+            return [f"{thought}</think>{written.removeprefix('</think>') or plain}"]
+        if thought is not None or tool_calls_of(said):
             return [written]
-        plain = visible_text(said)
         # Some write a space first, which the model then samples too; what is not the words themselves is no reply.
         return [plain, written] if plain in written and "<think>" not in written else [plain]
 
@@ -184,22 +192,30 @@ class TemplateStability:
             return at(_CLOCK, system[1:]), at(_NEXT_DAY, system[1:])
 
     def _text(self, dialogue: Dialogue, count: int) -> str:
-        return self._renderer.text(dialogue.messages[:count], tools=dialogue.tools, variables=_variables(dialogue))
+        return self._renderer.text(dialogue.messages[:count], tools=dialogue.tools, variables=self._variables(dialogue))
 
     def _closed(self, messages: Sequence[Message], dialogue: Dialogue) -> str:
         """A conversation that ends with its last message, with no invitation to reply."""
         return self._renderer.text(
-            messages, tools=dialogue.tools, variables=_variables(dialogue), add_generation_prompt=False
+            messages, tools=dialogue.tools, variables=self._variables(dialogue), add_generation_prompt=False
         )
 
-    def _writes_thinking(self) -> bool:
+    def _thinks(self, asked: Mapping[str, object]) -> bool:
+        """Whether the template, so asked, writes a reply's thinking or begins it for the model."""
         word = f"THOUGHT{secrets.token_hex(4)}"
+        question: Message = {"role": "user", "content": "Hi."}
         reply = {"role": "assistant", "content": "Hello.", "reasoning_content": word, "thinking": word}
         try:
-            return word in self._renderer.template.render([{"role": "user", "content": "Hi."}, reply])
+            if word in self._renderer.template.render([question, reply], variables=asked):
+                return True
+            begun = self._renderer.text([question], tools=None, variables=asked)
         except RenderError:
             return False
+        return begun.rstrip().endswith("<think>")
 
+    def _variables(self, dialogue: Dialogue) -> dict[str, object]:
+        return {"strftime_now": _CLOCK.strftime, **self._asked(dialogue), **(dialogue.variables or {})}
 
-def _variables(dialogue: Dialogue) -> dict[str, object]:
-    return {"strftime_now": _CLOCK.strftime, **(dialogue.variables or {})}
+    def _asked(self, dialogue: Dialogue) -> Mapping[str, object]:
+        """What has to be said to the template for a dialogue with thinking in it."""
+        return (self.thinking or {}) if dialogue.thinks and dialogue.variables is None else {}

@@ -35,6 +35,10 @@ class KindTeller:
         self._tokenizer = tokenizer
         self._added = np.zeros(max(tokenizer.size(), 1 + max(tokenizer.added, default=0)), np.bool_)
         self._added[list(tokenizer.added)] = True
+        bos = tokenizer.names.get("bos_token")
+        # Where one token begins both the text and each message, as in ChatML, it is not the text's beginning alone.
+        mark = None if bos is None or role_at(bos + "user") else tokenizer.backend.token_to_id(bos)
+        self._bos = -1 if mark is None else mark
         self._opens = np.zeros_like(self._added)
         self._opens[[index for index, token in tokenizer.added.items() if role_at(token.content + "user")]] = True
 
@@ -94,14 +98,16 @@ class KindTeller:
         return role_at(self.text(ids[place : place + _HEADER_TOKENS][: None if end is None else end - place]))
 
     def _system_part(self, ids: Array) -> Array | None:
-        """What stands before the first message that is not a system message, less a second mark of beginning."""
+        """What stands before the first message that is not a system message, less the marks of beginning."""
         first = next((at for at in self._openings(ids) if self._role(ids, at) not in (None, "system")), None)
         if first is None:
             return None
-        doubled = 0
-        while doubled + 1 < first and ids[doubled] == ids[doubled + 1] and int(ids[doubled]) in self._tokenizer.added:
-            doubled += 1
-        return ids[doubled:first]
+        begun = 0
+        while begun < first and int(ids[begun]) == self._bos:
+            begun += 1
+        while begun + 1 < first and ids[begun] == ids[begun + 1] and int(ids[begun]) in self._tokenizer.added:
+            begun += 1
+        return ids[begun:first]
 
     def _system_differs(self, before: Array, now: Array, index: int) -> bool:
         one, other = self._system_part(before), self._system_part(now)

@@ -97,6 +97,10 @@ def continued_by_messages(current: Dialogue | None, earlier: Sequence[Dialogue |
     if quoted:
         latest = max(quoted.values())
         return Told(True, tuple(number for number, place in quoted.items() if place == latest))
+    asked = {each.each[-1] for each in earlier if each is not None and each.each}
+    if any(place and current.each[place - 1] in asked for place in current.replies):
+        # An answer to what was asked here before comes back, though replies are not logged: history was cut short.
+        return Told(False, everything)
     # Who continues a turn has at least one answer more than it had.
     return Told(
         False,

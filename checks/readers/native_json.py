@@ -1,4 +1,9 @@
-"""The native log as lines of JSON: a record per line, `"record": "turn"` unless it says otherwise."""
+"""The native log as lines of JSON: a record per line, `"record": "turn"` unless it says otherwise.
+
+A turn may have `messages`, `tools` and `chat_template_kwargs` standing in itself: they are its `request` where that
+is missing or has no messages. `"event": "compaction"` or `"event": "subagent"` in a turn declares that of the turn,
+as a record of its own would; any other `event` is passed over, like every field that no record has.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -14,8 +19,29 @@ from checks.readers.score_lines import RecordName, ScoreKey, ScoreLines
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import EvalRow, EventRow, FeedbackRow, RewardRow, Row, RunRow, SpanRow, StepRow, TurnRow, VersionRow
 
+_DECLARED = ("compaction", "subagent")
+
+
+class TurnLine(TurnRow, frozen=True, kw_only=True):
+    """A turn as a line may have it, with what belongs into its request, or into an event, standing in it."""
+
+    messages: object = None
+    tools: object = None
+    chat_template_kwargs: object = None
+    event: object = None
+
+    def whole(self, place: str) -> "TurnLine":
+        """The turn with its place and its request."""
+        request = self.request
+        if isinstance(self.messages, list) and not (request or {}).get("messages"):
+            names = ("messages", "tools", "chat_template_kwargs")
+            beside = {name: found for name in names if (found := getattr(self, name)) is not None}
+            request = {**(request or {}), **beside}
+        return msgspec.structs.replace(self, place=place, request=request)
+
+
 _RECORDS: dict[str, type[Row]] = {
-    "turn": TurnRow,
+    "turn": TurnLine,
     "step": StepRow,
     "eval": EvalRow,
     "span": SpanRow,
@@ -51,6 +77,7 @@ def units(heads: Sequence[FileHead]) -> list[Unit]:
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
     """The rows of the files, in their order; each turn with its scores, wherever those stand."""
+    declared = DeclaredEvents()
     with ScoreLines(unit) as scores:
         for path in unit:
             for number, line in lines(path, unreadable):
@@ -65,7 +92,23 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
                     row = msgspec.structs.replace(row, more_scores=[*(row.more_scores or ()), *made] or None)
                 if row is not None:
                     yield row
+                if isinstance(row, TurnLine):
+                    yield from declared.of(row)
         scores.count_unmatched(unreadable)
+
+
+class DeclaredEvents:
+    """The events that stand in turns; turns without a number are counted, as they are where they are gathered."""
+
+    def __init__(self) -> None:
+        self._last_turn: dict[str, int] = {}
+
+    def of(self, row: TurnLine) -> Iterator[EventRow]:
+        """The event of the next turn, if it declares one."""
+        turn = row.turn if row.turn is not None else self._last_turn.get(row.session_id, 0) + 1
+        self._last_turn[row.session_id] = turn
+        if row.event in _DECLARED:
+            yield EventRow(kind=str(row.event), session_id=row.session_id, turn=turn, at=row.started_at)
 
 
 def _row(line: bytes, place: str) -> Row | None:
@@ -109,7 +152,7 @@ def _unusual_row(line: bytes, place: str) -> Row | None:
 
 
 def _placed(row: Row, place: str) -> Row:
-    return msgspec.structs.replace(row, place=place) if isinstance(row, TurnRow) else row
+    return row.whole(place) if isinstance(row, TurnLine) else row
 
 
 NATIVE_JSON = Format(

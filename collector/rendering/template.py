@@ -77,6 +77,12 @@ class ChatTemplate:
         if isinstance(source, list):
             named = {entry.get("name"): entry.get("template") for entry in cast(list[dict[str, Any]], source)}
             source = named.get("default")
+            if named and source is None:
+                found = ", ".join(map(str, named))
+                raise UserError(
+                    f"{folder}/tokenizer_config.json has chat templates named {found}, expected one named default; "
+                    "write the one that is served to chat_template.jinja"
+                )
         if not isinstance(source, str):
             raise UserError(
                 f"{folder} has no chat template: expected chat_template.jinja or chat_template in tokenizer_config.json"

@@ -66,6 +66,31 @@ def test_where_qwen3_breaks_is_told_to_the_token(qwen3: Renderer) -> None:
     assert (off.token_index, off.kind) == (len(asked), "empty_think_block")
 
 
+def test_a_template_that_has_to_be_asked_for_thinking_is_asked() -> None:
+    found = verdicts(published("deepseek-ai-DeepSeek-V3.1.jinja"))
+    thinking = found["thinking"]
+    assert thinking.said.endswith("reasoning_stripped (asked with thinking = true)")
+    first = thinking.breaks[0]
+    # The generation prompt opens the thinking, so what was sampled goes on with the thought itself.
+    asked = small_renderer().tokenizer.encode("<｜User｜>Hi.<｜Assistant｜><think>")
+    assert (first.turn, first.token_index) == (2, len(asked))
+    assert "They greet." in first.before
+    assert "They greet." not in first.after
+    assert found["plain"].breaks == ()
+    kept = verdicts(published("deepseek-ai-DeepSeek-V4.jinja"))["thinking"]
+    assert (kept.prefix_stable, kept.breaks) == (True, ())
+    assert kept.said.endswith("(asked with thinking = true)")
+
+
+def test_a_template_that_begins_the_thinking_and_drops_it_is_no_template_without_thinking() -> None:
+    found = verdicts(published("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B@56a144.jinja"))
+    assert [(each.turn, each.kind) for each in found["thinking"].breaks] == [
+        (2, "reasoning_stripped"),
+        (3, "reasoning_stripped"),
+    ]
+    assert "asked" not in found["thinking"].said
+
+
 def test_an_instruct_template_without_thinking_is_stable_in_all_that_it_knows() -> None:
     for name in ("Qwen-Qwen3-4B-Instruct-2507.jinja", "HuggingFaceTB-SmolLM2-135M-Instruct.jinja"):
         found = verdicts(published(name))
@@ -104,7 +129,7 @@ def test_what_a_template_refuses_is_said_in_its_words() -> None:
     assert (found["system"].status, found["system"].prefix_stable) == ("warn", None)
     assert "no system here" in found["system"].said
     assert found["system date"].status == "ok"
-    assert found["plain"].status == "ok"
+    assert found["plain"].breaks == ()
 
 
 @pytest.mark.parametrize("name", ["Qwen-Qwen3-4B-Thinking-2507.jinja", "Qwen-Qwen3.5-0.8B.jinja"])

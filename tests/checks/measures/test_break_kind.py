@@ -315,6 +315,17 @@ def test_a_second_mark_of_beginning_is_no_system_prompt() -> None:
     assert kind_between(renderer, prompt, "It is 42.<|eot_id|>", now) == "other"
 
 
+@pytest.mark.parametrize("family", [LLAMA, GEMMA, DEEPSEEK, GLM, APRIEL], ids=lambda family: family.template)
+def test_a_mark_of_beginning_that_is_missing_is_no_system_prompt(family: Family) -> None:
+    renderer = renderer_of(family)
+    bos = family.words.split()[0]
+    prompt, now = (renderer.text(asked, tools=None) for asked in ([SYSTEM, ASK], [SYSTEM, ASK, SAID, AGAIN]))
+    assert prompt.startswith(bos)
+    reply = f"It is 42.{family.eos}"
+    assert kind_between(renderer, prompt, reply, now.removeprefix(bos)) == "other"
+    assert kind_between(renderer, prompt.removeprefix(bos), reply, now) == "other"
+
+
 def test_white_space_trimmed_from_a_reply_is_other() -> None:
     assert kind_of_next_turn(GEMMA, "It is 42. \n<end_of_turn>", SAID) == "other"
     assert kind_of_next_turn(QWEN3_INSTRUCT, "\nIt is 42.<|im_end|>", SAID) == "other"

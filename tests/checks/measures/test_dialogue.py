@@ -72,6 +72,27 @@ def test_an_answer_that_comes_back_after_a_summary_is_continued() -> None:
     assert continued(turn(SYSTEM, user("Summary."), said("C is the third."), user("d")), FIRST, long) == (True, (1,))
 
 
+def test_ids_decide_where_an_earlier_question_comes_back_with_its_answer_though_no_reply_is_logged() -> None:
+    """History that was cut short has no more answers than what it was cut from."""
+    long = turn(SYSTEM, user("a"), said("A"), user("b"), said("B"), user("c"))
+    window = turn(SYSTEM, user("b"), said("B"), user("c"), said("C"), user("d"))
+    assert continued(window, turn(SYSTEM, user("a")), long) == (False, (0, 1))
+
+
+def test_a_window_of_the_history_is_a_compaction_where_no_reply_is_logged() -> None:
+    spoken: list[Message] = []
+    for number in range(5):
+        spoken += [user(f"question {number}"), said(f"answer {number}")]
+    # Eight ids for each message.
+    ids = list(range(100, 180))
+    turns = [
+        (ids[: 8 * asked], ids[8 * asked : 8 * (asked + 1)], None, {"messages": [SYSTEM, *spoken[:asked]]})
+        for asked in (1, 3, 5, 7, 9)
+    ]
+    window = ([*ids[:1], *ids[16:], 9], [3], None, {"messages": [SYSTEM, *spoken[2:], user("And?")]})
+    assert checked([*turns, window]) == [(6, 5, 1, "compaction")]
+
+
 def test_another_question_after_the_same_examples_continues_nobody() -> None:
     """Ids are not even asked: who continues has one answer more."""
     examples = (user("1+1"), said("2"))

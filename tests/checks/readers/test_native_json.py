@@ -202,3 +202,70 @@ def test_small_records_become_tables(tmp_path: Path):
     (span,) = log.table("spans").with_columns(s=(pl.col("to") - pl.col("from")).dt.total_seconds()).rows(named=True)
     assert (span["role"], span["s"]) == ("engine", 2)
     assert run(log).counts.turns == 1
+
+
+ASKED = [{"role": "user", "content": "Hi."}]
+TOOLS = [{"type": "function", "function": {"name": "look"}}]
+
+
+def requests(log: Log) -> list[Any]:
+    return [None if one is None else json.loads(one) for one in only(log, ("request",)).turns["request"]]
+
+
+def test_messages_and_tools_that_stand_in_a_turn_are_its_request(tmp_path: Path):
+    kwargs = {"enable_thinking": False}
+    path = write(
+        tmp_path / "log.jsonl",
+        turn("s", messages=ASKED, tools=TOOLS),
+        turn("s", messages=ASKED, chat_template_kwargs=kwargs, request={"model": "m"}),
+        # Python's dialect of JSON, which another decoder reads.
+        '{"session_id": "s", "prompt_ids": [1], "completion_ids": [2], "reward": NaN, "messages": []}',
+        turn("s", tools=TOOLS),
+    )
+    assert requests(open_log(path)) == [
+        {"messages": ASKED, "tools": TOOLS},
+        {"model": "m", "messages": ASKED, "chat_template_kwargs": kwargs},
+        {"messages": []},
+        None,
+    ]
+
+
+def test_a_request_that_has_messages_is_left_as_it_is(tmp_path: Path):
+    own = {"messages": [{"role": "user", "content": "Own."}]}
+    path = write(tmp_path / "log.jsonl", turn("s", request=own, messages=ASKED, tools=TOOLS))
+    assert requests(open_log(path)) == [own]
+
+
+def test_messages_that_are_no_list_do_not_lose_the_turn(tmp_path: Path):
+    log = open_log(write(tmp_path / "log.jsonl", turn("s", messages="Hi.", event={"at": 1})))
+    assert requests(log) == [None]
+    assert reasons(log) == []
+
+
+def test_an_event_in_a_turn_is_declared_of_that_turn_whether_or_not_it_has_a_number(tmp_path: Path):
+    path = write(
+        tmp_path / "log.jsonl",
+        turn("s", event="started"),
+        turn("t", turn=7),
+        turn("t", event="subagent"),
+        turn("s", event="compaction", started_at="2026-01-01T00:00:00Z"),
+    )
+    log = open_log(path)
+    for _ in range(2):
+        list(log.batches(()))
+        events = log.table("events")
+        assert events.select("session_id", "turn", "kind").rows() == [("t", 8, "subagent"), ("s", 2, "compaction")]
+        assert events["at"].is_null().to_list() == [True, False]
+
+
+def test_an_event_in_a_turn_decides_what_a_break_is(tmp_path: Path):
+    first, later = list(range(20)), [*range(15), *range(40, 60)]
+
+    def status(**fields: Any) -> tuple[str, list[str | None]]:
+        lines = [turn("s", prompt_ids=first), turn("s", prompt_ids=later, **fields)]
+        finding = run(open_log(write(tmp_path / "log.jsonl", *lines))).finding("prefix-break")
+        return finding.status, [each.kind for each in finding.evidence]
+
+    assert status() == ("fail", ["other"])
+    assert status(event="compaction") == ("info", ["compaction"])
+    assert status(event="subagent") == ("ok", [])

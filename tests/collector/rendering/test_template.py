@@ -86,3 +86,11 @@ def test_the_default_of_several_templates_is_taken(tmp_path: Path) -> None:
         '{"chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}'
     )
     assert ChatTemplate.from_folder(tmp_path, names={}).render([]) == "yes"
+
+
+def test_named_templates_without_a_default_are_refused_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"chat_template": [{"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"}]}'
+    )
+    with pytest.raises(UserError, match=r"named rag, tool_use, expected one named default; .* chat_template\.jinja"):
+        ChatTemplate.from_folder(tmp_path, names={})

@@ -5,6 +5,8 @@ D(i) = mean of samples [i, i + m) less mean of samples [i - b, i). In a healthy 
 as far as the series' own autocorrelation makes it. So D is judged by its own past: z = (D - median) / (1.4826 MAD) of
 the values of D that end before i, up to `WINDOW` of them. Slow trends move the median, autocorrelation widens the MAD,
 and neither needs a model. Isolated outliers are taken out first by a running median of five, which keeps edges.
+A series that has one and the same value much of the time (waits of 0, a synchronous run's staleness) has a MAD of next
+to nothing: it is judged by the root mean square of those values of D too, and a rise of it has to last.
 
 The limits in `DENSE` and `SPARSE` are from our own simulation (AR(1) noise with phi up to 0.95, innovations Gaussian
 and Student t with 3.5 to 8 degrees of freedom, warm-up trends): with them 1.6 % of 500 healthy runs of 1,000 steps and
@@ -60,6 +62,8 @@ DENSE = Plan(
 SPARSE = Plan(1, (Scale(2, 4, 5.8, 7, 11), Scale(4, 8, 5.8, 8, 20)), 4)
 UNDOUBTED = 3.5
 """Multiple of its threshold at which a rise need not last: a burst."""
+TIED = 0.1
+"""Share of samples of one and the same value from which a series stands still much of the time."""
 CALIBRATED_FOR = 10_000
 """Samples tested in one log, all series together, for which the bases hold."""
 
@@ -103,10 +107,11 @@ def onset(values: Array, *, evaluation: bool = False, factor: float = 1.0, floor
     plan = SPARSE if evaluation and len(values) < SHORT else DENSE
     smooth = running_median(values, plan.width)
     alarms: list[tuple[int, int, Scale, float, float]] = []
+    tied = bool(np.unique(values, return_counts=True)[1].max(initial=0) > TIED * len(values))
     finest: Array | None = None
     for scale in plan.scales:
         rises = _rises(smooth, scale)
-        centre, spread, size = _reference(rises, scale)
+        centre, spread, size = _reference(rises, scale, tied=tied)
         finest = spread if finest is None else finest
         # White noise is the least that longer stretches can vary, given the shortest.
         shrink = math.sqrt(plan.scales[0].samples / scale.samples)
@@ -116,8 +121,8 @@ def onset(values: Array, *, evaluation: bool = False, factor: float = 1.0, floor
             limit = scale.base * factor * (1 + (scale.half / size) ** 2)
             over = np.flatnonzero(score > limit)
         for index in over:
-            burst = score[index] > limit[index] * UNDOUBTED
-            if burst or _lasts(smooth, int(index), scale, plan.lasting, float(centre[index])):
+            burst = not tied and score[index] > limit[index] * UNDOUBTED
+            if burst or _lasts(smooth, int(index), scale, plan.lasting, float(centre[index]), tied=tied):
                 slope = 2 * float(centre[index]) / (scale.samples + scale.before)
                 alarms.append((int(index) + scale.samples, int(index), scale, float(score[index]), slope))
                 break
@@ -150,7 +155,7 @@ def _rises(values: Array, scale: Scale) -> Array:
     return rises
 
 
-def _reference(rises: Array, scale: Scale) -> tuple[Array, Array, Array]:
+def _reference(rises: Array, scale: Scale, *, tied: bool) -> tuple[Array, Array, Array]:
     """Median, robust spread and size of the reference of each index: values of D that end before it."""
     centre = _rolling(rises, scale.least)
     distance = np.abs(rises - centre)
@@ -158,10 +163,12 @@ def _reference(rises: Array, scale: Scale) -> tuple[Array, Array, Array]:
     if len(known):
         distance[: known[0]] = np.abs(rises[: known[0]] - centre[known[0]])
     mad = _rolling(distance, scale.least)
-    clipped = pl.Series(np.minimum(distance, 6 * mad)).fill_nan(None)
-    mean = clipped.rolling_mean(WINDOW, min_samples=scale.least).to_numpy()
+    mean = _rolling_mean(np.minimum(distance, 6 * mad), scale.least)
     # Heavy tails widen the mean distance more than the median one; for a Gaussian the two agree.
     spread = np.fmax(1.4826 * mad, 1.2533 * mean)
+    if tied:
+        # What stands still much of the time varies by how often and how far it does not; no median tells that.
+        spread = np.fmax(spread, np.sqrt(np.fmax(_rolling_mean(distance**2, scale.least), 0.0)))
     size = np.minimum(np.cumsum(np.isfinite(rises)), WINDOW).astype(np.float64)
     return tuple(_delayed(each, scale.samples) for each in (centre, spread, size))  # pyright: ignore[reportReturnType]
 
@@ -170,17 +177,25 @@ def _rolling(values: Array, least: int) -> Array:
     return pl.Series(values).fill_nan(None).rolling_median(WINDOW, min_samples=least).to_numpy()
 
 
+def _rolling_mean(values: Array, least: int) -> Array:
+    return pl.Series(values).fill_nan(None).rolling_mean(WINDOW, min_samples=least).to_numpy()
+
+
 def _delayed(values: Array, by: int) -> Array:
     return np.concatenate([np.full(min(by, len(values)), np.nan), values[: max(0, len(values) - by)]])
 
 
-def _lasts(values: Array, index: int, scale: Scale, lasting: int, centre: float) -> bool:
-    """Whether the samples after the later stretch stay above half the rise, as far as there are some."""
+def _lasts(values: Array, index: int, scale: Scale, lasting: int, centre: float, *, tied: bool) -> bool:
+    """Whether the samples after the later stretch stay above half the rise, as far as there are some.
+
+    Where a series stands still much of the time most of them have to, and a quarter of them must be there.
+    """
     start, end = index + scale.samples, min(len(values), index + scale.samples + lasting)
-    if end - start < 2:
-        return True
+    if end - start < (lasting // 4 if tied else 2):
+        return not tied
     before = float(values[index - scale.before : index].mean())
     slope = 2 * centre / (scale.samples + scale.before)
     drift = slope * ((start + end) / 2 - (index - scale.before / 2))
     rise = float(values[index:start].mean()) - before - centre
-    return float(values[start:end].mean()) - before - drift >= 0.5 * rise
+    after = float(np.median(values[start:end]) if tied else values[start:end].mean())
+    return after - before - drift >= 0.5 * rise

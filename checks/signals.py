@@ -6,20 +6,27 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from checks.eval_points import eval_points
+from checks.one_source import one_source
 from checks.pass_points import pass_points
 from checks.stall_intervals import stall_by_step
+from checks.token_signals import SCHEMA as TOKENS
 from checks.train_rewards import at_evaluations, by_step, train_rewards
+
+ESTIMATE = "entropy_sampled_estimate"
+"""The part that entropy is seen by where only sampled tokens tell of it."""
 
 
 class Part(NamedTuple):
     """One series of a signal."""
 
     name: str
-    """As the column of `steps` is called, or `reward_eval_gap`."""
+    """As the column of `steps` is called, or `reward_eval_gap`, or `ESTIMATE`."""
     worse: Literal["up", "down", "either"]
     """Which way is bad."""
     log: bool = False
     """Whether it varies by factors rather than by amounts."""
+    floor: float = 0.0
+    """Least standard deviation of one sample that is believed, in its unit."""
 
 
 class Signal(NamedTuple):
@@ -40,20 +47,19 @@ SIGNALS: tuple[Signal, ...] = (
         (Part("max_w", "up", True), Part("min_w", "down", True), Part("kl_mu_old", "up"), Part("ess", "down")),
         "steps.max_w",
     ),
-    Signal("staleness", (Part("staleness_mean", "up"),), "steps.staleness_mean"),
+    Signal("staleness", (Part("staleness_mean", "up", floor=0.05),), "steps.staleness_mean"),
     Signal("stall", (Part("stall_s", "up", True),), "steps.wait_s"),
     Signal("mfu", (Part("mfu", "down"),), "steps.mfu"),
     Signal("reward_eval_gap", (Part("reward_eval_gap", "up"), Part("reward_eval", "down")), "evals.score", True),
     Signal("pass_at_k", (Part("pass_at_k", "down"),), "evals.passed", True),
-    Signal("entropy", (Part("entropy", "either"),), "steps.entropy"),
+    Signal("entropy", (Part("entropy", "either"), Part(ESTIMATE, "either")), "steps.entropy"),
     Signal("grad_norm", (Part("grad_norm", "up", True),), "steps.grad_norm"),
 )
 """In the order of the console's lanes."""
 
 SCHEMA = {"adapter": pl.String, "signal": pl.String, "part": pl.String, "step": pl.Int64, "value": pl.Float64}
-TURN_COLUMNS = ("adapter", "trainer_step", "reward", "purpose")
-"""Columns of `turns` that the train reward is taken from, beside session_id."""
-_PLAIN = ("max_w", "min_w", "kl_mu_old", "ess", "staleness_mean", "entropy", "grad_norm")
+_OF_TOKENS = ("max_w", "min_w", "kl_mu_old", "ess", "staleness_mean")
+"""Parts that the tokens tell too, and tell better."""
 
 
 def signal_series(
@@ -68,18 +74,20 @@ def signal_series(
 ) -> pl.DataFrame:
     """Rows of `adapter, signal, part, step, value`, sorted; NaN where the log says NaN, no row where it says nothing.
 
-    A step that is logged twice counts as it was logged last. `tokens` gives, by adapter and step, columns of `steps`
-    that were measured from the turns' tokens; they fill in what `steps` does not hold. Rows without an adapter belong
-    to the only one there is.
+    A step that is logged twice counts as it was logged last. `tokens` is what `token_signals` gives, or some columns of
+    it. The tokens are the raw truth and stand before what `steps` holds, unless they tell of less than half as many
+    steps; a series is of one source only. The estimate of the entropy from sampled tokens comes last, and under its own
+    name. Rows without an adapter belong to the only one there is.
     """
-    steps = _with_tokens(steps, tokens)
-    turns, steps, evals, spans, versions = _named((turns, steps, evals, spans, versions))
-    train = train_rewards(turns, rewards, steps)
-    held_out = eval_points(evals, versions, steps)
-    parts = {name: by_step(steps, pl.col(name)) for name in _PLAIN}
+    tokens = pl.concat([pl.DataFrame(schema=TOKENS), *([] if tokens is None else [tokens])], how="diagonal")
+    turns, steps, evals, spans, versions, tokens = named((turns, steps, evals, spans, versions, tokens))
+    parts = {name: one_source(_of(tokens, name), by_step(steps, pl.col(name))) for name in _OF_TOKENS}
+    parts |= entropy_points(tokens, steps)
+    parts["grad_norm"] = by_step(steps, pl.col("grad_norm"))
     parts["mfu"] = by_step(steps, mfu_of_step())
     parts["stall_s"] = stall_by_step(steps, spans)
-    parts["reward_eval"] = held_out
+    parts["reward_eval"] = held_out = eval_points(evals, versions, steps)
+    train = train_rewards(turns, rewards, steps, versions) if held_out.height else held_out
     parts["reward_eval_gap"] = at_evaluations(train, held_out).with_columns(value=pl.col("train") - pl.col("value"))
     parts["pass_at_k"] = pass_points(evals, versions, steps)
     series = [
@@ -96,22 +104,25 @@ def signal_series(
     return pl.concat([pl.DataFrame(schema=SCHEMA), *series])
 
 
+def entropy_points(tokens: pl.DataFrame, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """`adapter, step, value` of `entropy` and of `ESTIMATE`; no adapter is in both."""
+    sources = (_of(tokens, "entropy"), by_step(steps, pl.col("entropy")), _of(tokens, ESTIMATE))
+    points = one_source(*sources)
+    estimated = pl.col("source") == len(sources) - 1
+    return {"entropy": points.filter(~estimated), ESTIMATE: points.filter(estimated)}
+
+
+def _of(tokens: pl.DataFrame, name: str) -> pl.DataFrame:
+    return tokens.select("adapter", "step", value=name)
+
+
 def mfu_of_step() -> pl.Expr:
     """Model FLOPs over what the device could have done in the step's time; else the logged figure."""
     counted = pl.col("model_flops") / (pl.col("duration_s") * pl.col("peak_flops"))
     return pl.coalesce(counted, pl.col("mfu"))
 
 
-def _with_tokens(steps: pl.DataFrame, tokens: pl.DataFrame | None) -> pl.DataFrame:
-    if tokens is None or tokens.is_empty():
-        return steps
-    known = [name for name in tokens.columns if name in steps.columns and name not in ("adapter", "step")]
-    measured = tokens.select("adapter", "step", pl.col(known).cast(pl.Float64))
-    joined = steps.join(measured, on=["adapter", "step"], how="full", coalesce=True, nulls_equal=True, suffix="_seen")
-    return joined.with_columns(pl.coalesce(name, f"{name}_seen").alias(name) for name in known)
-
-
-def _named(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+def named(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     """The frames with the adapter filled in where the whole log knows one only."""
     columns = [frame["adapter"].cast(pl.String) for frame in frames if "adapter" in frame.columns]
     names = pl.concat(columns).drop_nulls().unique()

@@ -42,6 +42,7 @@ from checks.measures.token_lags import TokenLags
 from checks.measures.token_lengths import TokenLengths
 from checks.passes import OnBatch, further_passes, one_pass
 from checks.report import Counts, Report
+from checks.train_rewards import TURN_COLUMNS
 from collector.errors import UserError
 
 _REWARDED = ("adapter", "group_id", "task_id", "trainer_step", "purpose", "reward")
@@ -56,9 +57,9 @@ CHECKS: tuple[Check, ...] = (
     Check("staleness", staleness, ("token_lags", "versions", "steps"), measures=(TokenLags,)),
     Check("stall-time", stall_time, ("spans", "steps")),
     Check("mfu", mfu, ("steps",)),
-    Check("reward-eval-gap", reward_eval_gap, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
+    Check("reward-eval-gap", reward_eval_gap, ("turns", "rewards", "steps", "evals", "versions"), TURN_COLUMNS),
     Check("pass-at-k", pass_at_k, ("turns", "rewards", "steps", "evals", "versions"), _REWARDED),
-    Check("entropy", entropy, ("entropies", "steps"), measures=(Entropies,)),
+    Check("entropy", entropy, ("entropies", "steps", "versions"), measures=(Entropies,)),
     Check("grad-norm", grad_norm, ("steps",)),
     Check(
         "prefix-break",
@@ -76,7 +77,23 @@ CHECKS: tuple[Check, ...] = (
     Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
     Check("duplicate-prefix", duplicate_prefix, ("duplicate_prefixes",), measures=(DuplicatePrefixes,)),
     Check("served-adapter", served_adapter, ("served_models", "events"), measures=(ServedModels,)),
-    Check("first-mover", first_mover, ("turns", "rewards", "steps", "evals", "spans", "versions"), _REWARDED),
+    Check(
+        "first-mover",
+        first_mover,
+        (
+            "turns",
+            "rewards",
+            "steps",
+            "evals",
+            "spans",
+            "versions",
+            "importance_weights",
+            "token_lags",
+            "entropies",
+        ),
+        TURN_COLUMNS,
+        (ImportanceWeights, TokenLags, Entropies),
+    ),
 )
 """Every check, in the order of the report."""
 

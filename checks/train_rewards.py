@@ -3,21 +3,35 @@
 import numpy as np
 import polars as pl
 
+from checks.one_source import one_source
 from checks.session_rewards import session_rewards
+from checks.trained_step import trained_step
+
+TURN_COLUMNS = ("adapter", "trainer_step", "trainer_version", "purpose", "reward")
+"""Columns of `turns` that `train_rewards` reads, beside session_id."""
 
 
-def train_rewards(turns: pl.DataFrame, rewards: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def train_rewards(
+    turns: pl.DataFrame, rewards: pl.DataFrame, steps: pl.DataFrame, versions: pl.DataFrame
+) -> pl.DataFrame:
     """`adapter, step, value`: the mean reward of each step's batch, else of the sessions trained in it."""
     logged = by_step(steps, pl.col("reward_mean"))
-    if logged.height:
+    if logged["adapter"].null_count() or turns.is_empty():
         return logged
-    by_session = session_rewards(turns, rewards).drop_nulls("reward")
-    trained = turns.group_by("session_id", maintain_order=True).agg(
-        pl.col("adapter").drop_nulls().first().cast(pl.String), pl.col("trainer_step").drop_nulls().first()
+    return one_source(logged, _of_sessions(turns, rewards, versions)).select(logged.columns)
+
+
+def _of_sessions(turns: pl.DataFrame, rewards: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
+    """`adapter, step, value`: the mean reward of the sessions trained in each step, a session at its first one."""
+    trained = turns.with_columns(step=trained_step(versions)).drop_nulls("step")
+    first = trained.group_by("session_id", maintain_order=True).agg(
+        pl.col("adapter").drop_nulls().first().cast(pl.String), pl.col("step").first()
     )
-    joined = by_session.join(trained.drop_nulls("trainer_step"), on="session_id", how="inner")
-    means = joined.group_by("adapter", step="trainer_step").agg(value=pl.col("reward").mean())
-    return means.sort("adapter", "step")
+    if first.is_empty():
+        return pl.DataFrame(schema={"adapter": pl.String, "step": pl.Int64, "value": pl.Float64})
+    rewarded = session_rewards(turns, rewards).drop_nulls("reward")
+    joined = rewarded.join(first, on="session_id", how="inner")
+    return joined.group_by("adapter", "step").agg(value=pl.col("reward").mean()).sort("adapter", "step")
 
 
 def by_step(steps: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:

@@ -4,9 +4,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checks.finding import Evidence, Finding, Series, Status, Threshold, grade, kept, worst
+from checks.finding import Evidence, Finding, Status, Threshold, grade, kept, worst
 from checks.measures.entropies import ABOVE_ZERO
 from checks.measures.parts import part
+from checks.signals import ESTIMATE, entropy_points, named
+from checks.step_curves import step_curves
+from checks.token_signals import SCHEMA as TOKENS
+from checks.token_signals import entropy_by_step
 
 LEAST_STEPS = 10
 """A change over the run is told from so many steps on."""
@@ -19,16 +23,18 @@ _NEXT_ABOVE = ("the source of these log-probabilities: unnormalised, shifted, or
 
 
 class _Curve(NamedTuple):
-    """Mean entropy by step of one adapter."""
+    """Mean entropy by step of one adapter, or its estimate."""
 
+    name: str
     adapter: str | None
-    step: list[int]
-    entropy: list[float]
+    points: pl.DataFrame
+    """`adapter, step, value`, by step."""
 
 
 def entropy(
     entropies: pl.DataFrame,
     steps: pl.DataFrame,
+    versions: pl.DataFrame,
     *,
     warn_at: float = 0.01,
     fail_at: float = 0.001,
@@ -41,14 +47,21 @@ def entropy(
 
     Definition: entropy_mean is the mean of the full distribution's entropy over completion tokens, where the trainer
     logged that (of tokens, else of steps). From sampled tokens alone only entropy_sampled_estimate is known,
+<<<<<<< HEAD
     -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. From
     10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
     where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
+=======
+    -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. A
+    curve by step is of one of these, the first that knows at least half as many steps as the one that knows most. From
+    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least).
+>>>>>>> movers
     logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
     has; float32 rounding stays below.
     Units: nats.
-    Reads: turns(sampled_logprobs, completion_ids, loss_mask, temperature, trainer_step), scores(entropies,
-    trainer_logprobs, sampling_version_logprobs, reference_logprobs, trainer_step), steps(entropy).
+    Reads: turns(sampled_logprobs, completion_ids, loss_mask, temperature, trainer_step, trainer_version),
+    scores(entropies, trainer_logprobs, sampling_version_logprobs, reference_logprobs, trainer_step, trainer_version),
+    steps(entropy).
     Threshold: mean below 0.01 warns and below 0.001 fails; last over first fifth below 1/4 or above 2.5 warns, below
     1/10 or above 5 fails: provisional, since the level depends on the task (arithmetic answers of three tokens have
     0.014 in a healthy run). A log-probability above zero always fails.
@@ -60,7 +73,7 @@ def entropy(
     if not metrics and not above:
         return _nothing(entropies)
     value = metrics.get("entropy_mean", metrics.get("entropy_sampled_estimate"))
-    curves = _curves(sums, steps)
+    curves = _curves(sums, steps, versions)
     limits = (collapse_warn_at, collapse_fail_at, surge_warn_at, surge_fail_at)
     moved = [found for curve in curves if (found := _moved(curve, *limits)) is not None]
     level: Status = "ok" if value is None else grade(value, warn_at=warn_at, fail_at=fail_at, below=True)
@@ -77,7 +90,7 @@ def entropy(
         evidence=evidence,
         evidence_omitted=omitted + above_omitted,
         metrics=metrics,
-        series=tuple(_series(curve) for curve in curves if len(curve.step) > 1),
+        series=tuple(drawn for curve in curves for drawn in step_curves(curve.points, _said(curve.name), "nats")),
     )
 
 
@@ -102,19 +115,14 @@ def _metrics(sums: pl.DataFrame, steps: pl.DataFrame) -> dict[str, float]:
     return metrics
 
 
-def _curves(sums: pl.DataFrame, steps: pl.DataFrame) -> list[_Curve]:
-    """Per adapter: what the trainer logged per step, else entropies of tokens, else the estimate."""
-    logged = steps.drop_nulls("entropy").select("adapter", "step", "entropy")
-    if logged.is_empty() and sums.height:
-        kind = "entropy" if sums["entropy_tokens"].sum() else "sampled"
-        sign = 1.0 if kind == "entropy" else -1.0
-        told = sums.filter(pl.col("trainer_step").is_not_null() & (pl.col(f"{kind}_tokens") > 0))
-        logged = told.select(
-            "adapter", step="trainer_step", entropy=sign * pl.col(f"{kind}_sum") / pl.col(f"{kind}_tokens")
-        )
+def _curves(sums: pl.DataFrame, steps: pl.DataFrame, versions: pl.DataFrame) -> list[_Curve]:
+    """Per adapter: entropies of tokens, what the trainer logged per step, or the estimate, each whole."""
+    measured = entropy_by_step(sums, versions) if sums.height else pl.DataFrame(schema=TOKENS)
+    tokens, logged = named((measured, steps))
     return [
-        _Curve(frame["adapter"][0], frame["step"].to_list(), frame["entropy"].to_list())
-        for frame in logged.sort("step", maintain_order=True).partition_by("adapter", maintain_order=True)
+        _Curve(name, frame["adapter"][0], frame)
+        for name, points in entropy_points(tokens, logged).items()
+        for frame in points.partition_by("adapter", maintain_order=True)
     ]
 
 
@@ -122,11 +130,11 @@ def _moved(
     curve: _Curve, collapse_warn: float, collapse_fail: float, surge_warn: float, surge_fail: float
 ) -> Evidence | None:
     """A collapse or a surge from the first fifth of the steps to the last, at the first step beyond the warning."""
-    count = len(curve.step)
+    count = curve.points.height
     if count < LEAST_STEPS:
         return None
     fifth = max(5, count // 5)
-    series = pl.Series(curve.entropy)
+    series = curve.points["value"]
     before, after = series[:fifth].median(), series[-fifth:].median()
     assert isinstance(before, float)
     assert isinstance(after, float)
@@ -146,13 +154,21 @@ def _moved(
             return None
         status = "warn"
     bound = before * (collapse_warn if falls else surge_warn)
+<<<<<<< HEAD
     held = [value < bound if falls else value > bound for value in curve.entropy]
+=======
+    beyond = (
+        step
+        for step, value in curve.points[fifth:].select("step", "value").iter_rows()
+        if (value < bound if falls else value > bound)
+    )
+>>>>>>> movers
     return Evidence(
         step=curve.step[held.index(True, fifth)],
         adapter=curve.adapter,
         status=status,
         value=after,
-        text=f"entropy {'collapsed' if falls else 'surged'} from {before:.3g} to {after:.3g} nats",
+        text=f"{_said(curve.name)} {'collapsed' if falls else 'surged'} from {before:.3g} to {after:.3g} nats",
         detail={"first_fifth": before, "last_fifth": after, "ratio": ratio},
     )
 
@@ -177,6 +193,10 @@ def _above(entropies: pl.DataFrame) -> tuple[list[Evidence], int]:
     return found, int(part(entropies, "counts")["above"][0]) - len(found)
 
 
+def _said(name: str) -> str:
+    return "entropy estimate" if name == ESTIMATE else name
+
+
 def _summary(metrics: dict[str, float], moved: list[Evidence], above: int) -> str:
     names = {"entropy_mean": "mean entropy", "entropy_sampled_estimate": "estimate from sampled tokens"}
     said = [f"{names[name]} {value:.4g} nats" for name, value in metrics.items()]
@@ -184,9 +204,3 @@ def _summary(metrics: dict[str, float], moved: list[Evidence], above: int) -> st
     if above:
         said.append(f"{above} lists with a log-probability above {ABOVE_ZERO:g}")
     return "; ".join(said)
-
-
-def _series(curve: _Curve) -> Series:
-    name = "entropy" if curve.adapter is None else f"entropy of {curve.adapter}"
-    x = tuple(float(step) for step in curve.step)
-    return Series(name=name, x_label="step", y_label="nats", x=x, y=tuple(curve.entropy))

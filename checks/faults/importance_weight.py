@@ -11,7 +11,7 @@ from checks.measures.parts import part
 from checks.weights.evidence import not_finite, turns_at_fault
 from checks.weights.logged_steps import logged_faults, logged_metrics
 from checks.weights.numbers import LEAST_TOKENS, WeightLimits, WeightNumbers, graded, interval, weight_numbers
-from checks.weights.plots import by_position, histograms
+from checks.weights.plots import by_position, histograms, max_w_by_step
 
 _NEXT = {
     "mismatch_at_equal_version": "what the engine really serves (served-adapter), its dtype, the chat template",
@@ -74,12 +74,12 @@ def importance_weight(
     )
     counts = part(weights, "counts").row(0, named=True) if weights.height else {}
     if "cells" in weights.columns:
-        return _of_tokens(weights, versions, counts, limits)
+        return _of_tokens(weights, versions, steps, counts, limits)
     if counts.get("not_finite"):
         return _only_bad(weights, counts, limits)
     logged = logged_metrics(steps)
     if logged:
-        return _of_steps(steps, logged, limits)
+        return _of_steps(weights, versions, steps, logged, limits)
     return _nothing(counts)
 
 
@@ -98,7 +98,9 @@ def _nothing(counts: dict[str, int]) -> Finding:
     )
 
 
-def _of_steps(steps: pl.DataFrame, logged: dict[str, float], limits: WeightLimits) -> Finding:
+def _of_steps(
+    weights: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame, logged: dict[str, float], limits: WeightLimits
+) -> Finding:
     status, faults = logged_faults(steps, limits)
     return Finding(
         check="importance-weight",
@@ -110,6 +112,7 @@ def _of_steps(steps: pl.DataFrame, logged: dict[str, float], limits: WeightLimit
         check_next=("staleness", "the log-probabilities of tokens, which this log does not hold") if faults else (),
         evidence=tuple(faults),
         metrics=dict(logged),
+        series=max_w_by_step(weights, versions, steps),
     )
 
 
@@ -127,7 +130,9 @@ def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimit
     )
 
 
-def _of_tokens(weights: pl.DataFrame, versions: pl.DataFrame, counts: dict[str, int], limits: WeightLimits) -> Finding:
+def _of_tokens(
+    weights: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame, counts: dict[str, int], limits: WeightLimits
+) -> Finding:
     cells = with_lag(part(weights, "cells"), versions)
     whole = weight_numbers(_totals(cells).row(0, named=True))
     overall, beyond = graded(whole, limits)
@@ -153,7 +158,11 @@ def _of_tokens(weights: pl.DataFrame, versions: pl.DataFrame, counts: dict[str, 
         evidence_omitted=omitted + _left_out(weights, counts, at_fault),
         breakdown=tuple(lags.drop("beyond").rename({"n": "tokens"}).to_dicts()),
         metrics=whole.metrics(),
-        series=(*by_position(weights), *histograms(weights, versions)),
+        series=(
+            *by_position(weights),
+            *histograms(weights, versions),
+            *max_w_by_step(weights, versions, steps),
+        ),
     )
 
 

@@ -3,11 +3,13 @@
 import math
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from checks.eval_points import eval_points
 from checks.finding import Evidence, Finding, Number, Series
+from checks.step_curves import step_curves
 from checks.train_rewards import at_evaluations, train_rewards
 
 # Any: NumPy's own generic parameter for an element type.
@@ -50,7 +52,7 @@ def reward_eval_gap(
     often on different scales. Lecture 12 of CMU 11-768: train reward up while held-out falls is reward hacking.
     Check next: what the rewarded sessions have in common; pass-at-k; truncation.
     """
-    train = train_rewards(turns, rewards, steps).filter(pl.col("value").is_finite())
+    train = train_rewards(turns, rewards, steps, versions).filter(pl.col("value").is_finite())
     held_out = eval_points(evals, versions, steps).filter(pl.col("value").is_finite())
     metrics: dict[str, Number] = {
         name: _newest(points)
@@ -60,7 +62,8 @@ def reward_eval_gap(
     if train.is_empty() or held_out.is_empty():
         which = "no held-out score" if held_out.is_empty() else "no train reward"
         missing = ("evals.score", "steps.reward_eval") if held_out.is_empty() else ("steps.reward_mean", "turns.reward")
-        return Finding.no_data("reward-eval-gap", f"{which} by step", missing=missing)
+        nothing = Finding.no_data("reward-eval-gap", f"{which} by step", missing=missing)
+        return msgspec.structs.replace(nothing, series=_series(train, held_out))
     metrics["reward_eval_gap_last"] = metrics["reward_train_last"] - metrics["reward_eval_last"]
     paired = at_evaluations(train, held_out).partition_by("adapter", as_dict=True, maintain_order=True)
     curves = {
@@ -82,7 +85,7 @@ def reward_eval_gap(
         check_next=_NEXT if evidence else (),
         evidence=tuple(evidence),
         metrics=metrics,
-        series=tuple(series for adapter, curve in curves.items() for series in _series(adapter, curve)),
+        series=_series(train, held_out),
     )
 
 
@@ -133,15 +136,5 @@ def noise(values: Array) -> float:
     return 1.4826 * float(np.median(np.abs(bends))) / math.sqrt(6) if len(bends) else math.inf
 
 
-def _series(adapter: str | None, curve: Curve) -> list[Series]:
-    whose = "" if adapter is None else f" of {adapter}"
-    return [
-        Series(
-            name=f"{name}{whose}",
-            x_label="step",
-            y_label="reward",
-            x=tuple(map(float, curve.steps)),
-            y=tuple(map(float, values)),
-        )
-        for name, values in (("train reward", curve.train), ("held-out score", curve.held_out))
-    ]
+def _series(train: pl.DataFrame, held_out: pl.DataFrame) -> tuple[Series, ...]:
+    return (*step_curves(train, "train reward", "reward"), *step_curves(held_out, "held-out score", "reward"))

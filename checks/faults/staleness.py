@@ -7,6 +7,9 @@ import polars as pl
 from checks.finding import Evidence, Finding, Series, Threshold, grade, kept, worst
 from checks.lag import with_lag
 from checks.measures.parts import part
+from checks.step_curves import step_curves
+from checks.token_signals import staleness_by_step
+from checks.train_rewards import by_step
 
 _NEXT = ("the age of the oldest sessions in the batch", "stall-time: which side waits", "importance-weight, per lag")
 _FUTURE = "the versions in the log: clocks, a restored checkpoint, or labels of another run"
@@ -57,7 +60,7 @@ def staleness(
             "staleness_max": most,
             "mixed_version_turns": counts["mixed"],
         },
-        series=_series(known),
+        series=_series(known, versions),
     )
 
 
@@ -110,26 +113,18 @@ def _by_lag(known: pl.DataFrame) -> tuple[dict[str, Any], ...]:
     return tuple(by_lag.sort("adapter", "lag").to_dicts())
 
 
-def _series(known: pl.DataFrame) -> tuple[Series, ...]:
-    steps = known.drop_nulls("trainer_step").group_by("trainer_step")
-    by_step = steps.agg(mean=(pl.col("tokens") * pl.col("lag")).sum() / pl.col("tokens").sum()).sort("trainer_step")
+def _series(known: pl.DataFrame, versions: pl.DataFrame) -> tuple[Series, ...]:
     histogram = known.group_by("lag").agg(pl.col("tokens").sum()).sort("lag")
-    drawn = [
-        Series(
-            name="tokens by staleness",
-            x_label="optimizer steps",
-            y_label="tokens",
-            x=tuple(float(lag) for lag in histogram["lag"]),
-            y=tuple(float(tokens) for tokens in histogram["tokens"]),
-            kind="bars",
-        )
-    ]
-    if by_step.height > 1:
-        x, y = by_step["trainer_step"].cast(pl.Float64), by_step["mean"]
-        drawn.append(
-            Series(name="mean staleness", x_label="step", y_label="optimizer steps", x=tuple(x), y=tuple(y.to_list()))
-        )
-    return tuple(drawn)
+    bars = Series(
+        name="tokens by staleness",
+        x_label="optimizer steps",
+        y_label="tokens",
+        x=tuple(float(lag) for lag in histogram["lag"]),
+        y=tuple(float(tokens) for tokens in histogram["tokens"]),
+        kind="bars",
+    )
+    means = staleness_by_step(known, versions).rename({"staleness_mean": "value"})
+    return (bars, *step_curves(means, "mean staleness", "optimizer steps"))
 
 
 def _logged(steps: pl.DataFrame, warn_at: float, fail_at: float) -> Finding | None:
@@ -169,6 +164,7 @@ def _logged(steps: pl.DataFrame, warn_at: float, fail_at: float) -> Finding | No
         evidence=evidence,
         evidence_omitted=omitted,
         metrics=metrics,
+        series=step_curves(by_step(steps, pl.col("staleness_mean")), "mean staleness", "optimizer steps"),
     )
 
 

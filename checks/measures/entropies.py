@@ -16,22 +16,24 @@ from checks.ragged import Array, ragged
 ABOVE_ZERO = 1e-6
 """A log-probability is above zero beyond this: float32 log-softmax rounds to a few 1e-7 above at most."""
 _LOGPROBS = ("trainer_logprobs", "sampling_version_logprobs", "reference_logprobs")
-_KEYS = ("adapter", "trainer_step")
+_TRAINER = ("trainer_step", "trainer_version")
+_KEYS = ("adapter", *_TRAINER)
 _SUMS = ("entropy_tokens", "entropy_sum", "sampled_tokens", "sampled_sum")
 
 
 class Entropies:
-    """Parts: `steps` (sums by adapter and trainer step), `above` (turns with log-probabilities above 0), `counts`."""
+    """Parts: `steps` (sums by adapter, trainer step and trainer version), `above` (turns with log-probabilities
+    above 0), `counts`."""
 
     name: ClassVar[str] = "entropies"
     turn_columns: ClassVar[tuple[str, ...]] = (
         "adapter",
         "adapter_version",
         "temperature",
-        "trainer_step",
+        *_TRAINER,
         *LENGTH_COLUMNS,
     )
-    score_columns: ClassVar[tuple[str, ...]] = ("adapter", "trainer_step", "entropies", *_LOGPROBS)
+    score_columns: ClassVar[tuple[str, ...]] = (*_KEYS, "entropies", *_LOGPROBS)
     needs_tokenizer: ClassVar[bool] = False
 
     def __init__(self, tools: Tools) -> None:
@@ -44,10 +46,12 @@ class Entropies:
         """Adds up one batch."""
         turns = batch.turns
         scores = batch.scores.with_columns(pl.col("row").cast(pl.Int64))
-        step = scores.select("row", "trainer_step").drop_nulls().unique("row", keep="first")
-        numbered = turns.select(pl.int_range(pl.len()).alias("row"), "adapter", pl.col("trainer_step").alias("own"))
-        numbered = numbered.join(step, on="row", how="left", maintain_order="left")
-        keys = numbered.select("adapter", trainer_step=pl.coalesce("trainer_step", "own"))
+        told = scores.select("row", *_TRAINER).filter(pl.any_horizontal(pl.col(_TRAINER).is_not_null()))
+        numbered = turns.select(pl.int_range(pl.len()).alias("row"), *_KEYS)
+        numbered = numbered.join(
+            told.unique("row", keep="first"), on="row", how="left", maintain_order="left", suffix="_scored"
+        )
+        keys = numbered.select("adapter", *(pl.coalesce(f"{name}_scored", name).alias(name) for name in _TRAINER))
         greedy = (turns["temperature"] == 0).fill_null(False)
         self._counts["greedy"] += int((greedy & turns["sampled_logprobs"].is_not_null()).sum())
         found = lengths(turns)
@@ -55,7 +59,7 @@ class Entropies:
         ours = ~greedy.to_numpy()
         self._keep(keys, {"sampled_tokens": counted * ours, "sampled_sum": np.where(ours, total, 0.0)})
         scored, found = aligned(turns.select("session_id", "turn", *self.turn_columns), scores["row"])
-        keys = trained_as(scored, scores["adapter"]).select("adapter").with_columns(scores["trainer_step"])
+        keys = trained_as(scored, scores["adapter"]).select("adapter").with_columns(scores.select(_TRAINER))
         counted, total = self._row_sums(scored, found, scores["entropies"], None)
         self._keep(keys, {"entropy_tokens": counted, "entropy_sum": total})
         for name in _LOGPROBS:

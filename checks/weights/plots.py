@@ -1,4 +1,4 @@
-"""Plots of importance weights: log w by position, and its histogram by lag."""
+"""Plots of importance weights: log w by position, its histogram by lag, and the largest w by step."""
 
 import numpy as np
 import polars as pl
@@ -8,6 +8,11 @@ from checks.lag import with_lag
 from checks.measures.importance_weights import POSITIONS
 from checks.measures.parts import part
 from checks.measures.weight_sums import BIN_WIDTH, HISTOGRAM_BINS
+from checks.one_source import one_source
+from checks.signals import named
+from checks.step_curves import step_curves
+from checks.token_signals import token_signals
+from checks.train_rewards import by_step
 
 _LAGS_DRAWN = 6
 
@@ -47,3 +52,11 @@ def histograms(weights: pl.DataFrame, versions: pl.DataFrame) -> list[Series]:
             )
         )
     return drawn
+
+
+def max_w_by_step(weights: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame) -> tuple[Series, ...]:
+    """The largest w of each step, of the tokens or as the trainer logged it."""
+    nothing = pl.DataFrame()
+    tokens, steps = named((token_signals(weights, nothing, nothing, versions), steps))
+    measured = tokens.select("adapter", "step", value="max_w")
+    return step_curves(one_source(measured, by_step(steps, pl.col("max_w"))), "max w", "w")

@@ -59,6 +59,27 @@ def test_a_constant_series_that_jumps_is_found() -> None:
     assert found.best == 200
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.2, 0.35, 0.5])
+@pytest.mark.parametrize("run", [1, 6])
+def test_a_series_that_mostly_stands_still_and_sometimes_does_not_has_no_move(share: float, run: int) -> None:
+    moved = 0
+    for seed in range(20):
+        rng = np.random.default_rng([5, seed])
+        begins = rng.random(1000) < share / run
+        moves = np.convolve(begins, np.ones(run))[:1000] > 0
+        moved += onset(np.where(moves, rng.normal(0, 1, 1000), -2.0), floor=0.005) is not None
+    assert moved <= 4, "of 20; all 20 where only the median tells the variation"
+
+
+def test_one_that_begins_to_move_all_the_time_is_found() -> None:
+    rng = np.random.default_rng(7)
+    values = np.where(rng.random(600) < 0.1, rng.exponential(2, 600), 0.0)
+    values[400:] = 3 + rng.exponential(2, 200)
+    found = onset(values)
+    assert found is not None
+    assert abs(found.best - 400) <= 2
+
+
 def test_an_evaluation_has_an_interval_that_holds_the_truth() -> None:
     inside = 0
     for seed in range(20):

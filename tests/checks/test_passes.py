@@ -108,6 +108,32 @@ def test_the_narrow_turns_keep_their_order_and_their_types():
     assert [turns.schema[name] for name in ("session_id", "adapter", "place")] == [pl.String] * 3
 
 
+class ScoresApart(MemoryLog):
+    """Scores in a table of their own: the second turn has two, the third none."""
+
+    def batches(self, columns, score_columns=(), *, sessions=None):
+        for turns, _ in super().batches(columns, score_columns, sessions=sessions):
+            scores = pl.DataFrame(
+                {"row": [0, 1, 1], "trainer_step": [None, 5, 6], "trainer_version": [None, 4, 5]},
+                schema_overrides={"row": pl.UInt32, "trainer_step": pl.Int64, "trainer_version": pl.Int64},
+            )
+            yield Batch(turns, scores.select("row", *score_columns))
+
+
+def test_the_narrow_turns_say_what_their_first_score_says_of_the_trainer_unless_they_say_it():
+    kept, given = check(columns=("trainer_step", "trainer_version"))
+    turns = pl.DataFrame(
+        {"session_id": ["s", "t", "u"], "trainer_step": [None, None, 9], "trainer_version": [1, 2, None]}
+    )
+    run(ScoresApart({"turns": turns}), checks=[kept])
+    ((narrow,),) = given
+    assert narrow.select("session_id", "trainer_step", "trainer_version").rows() == [
+        ("s", None, 1),
+        ("t", 5, 2),
+        ("u", 9, None),
+    ]
+
+
 def test_an_error_of_a_measure_is_raised():
     kept, _ = check(Remembers, Fails)
     with pytest.raises(ArithmeticError, match="the third"):

@@ -8,7 +8,7 @@ import pytest
 from checks.columns import TABLES, empty
 from checks.readers.batching import frame_of
 from checks.rows import Row
-from checks.signals import SCHEMA, SIGNALS, signal_series
+from checks.signals import ESTIMATE, SCHEMA, SIGNALS, signal_series
 from tests.checks.records import converted
 
 NAMES = ("turns", "rewards", "steps", "evals", "spans", "versions")
@@ -25,7 +25,7 @@ def series(tokens: pl.DataFrame | None = None, **tables: list[dict[str, Any]]) -
 
 def test_there_are_eight_and_every_part_has_a_column_or_is_made() -> None:
     assert len(SIGNALS) == 8
-    made = {"stall_s", "reward_eval_gap"}
+    made = {"stall_s", "reward_eval_gap", ESTIMATE}
     columns = set(TABLES["steps"].__struct_fields__)
     assert {part.name for signal in SIGNALS for part in signal.parts} <= columns | made
     assert issubclass(TABLES["steps"], Row)
@@ -91,11 +91,36 @@ def test_stall_of_spans_is_shared_out_between_the_ends_of_steps() -> None:
     assert series(steps=steps, spans=spans) == {(None, "stall_s"): [(1, 0.0), (2, 3.0), (3, 1.0)]}
 
 
-def test_what_tokens_say_fills_in_what_steps_do_not() -> None:
+def test_tokens_stand_before_what_steps_hold_and_a_series_is_of_one_source() -> None:
     tokens = pl.DataFrame({"adapter": ["a", "a"], "step": [1, 2], "max_w": [1.5, 2.5], "entropy": [0.5, 0.6]})
-    found = series(tokens, steps=[{"adapter": "a", "step": 1, "max_w": 9.0}])
-    assert found[("a", "max_w")] == [(1, 9.0), (2, 2.5)]
+    found = series(tokens, steps=[{"adapter": "a", "step": step, "max_w": 9.0} for step in range(1, 5)])
+    assert found[("a", "max_w")] == [(1, 1.5), (2, 2.5)], "two of four steps"
     assert found[("a", "entropy")] == [(1, 0.5), (2, 0.6)]
+    longer = series(tokens, steps=[{"adapter": "a", "step": step, "max_w": 9.0} for step in range(1, 6)])
+    assert longer[("a", "max_w")] == [(step, 9.0) for step in range(1, 6)], "two of five steps"
+
+
+def test_the_estimate_is_a_series_only_where_nothing_else_tells_the_entropy() -> None:
+    tokens = pl.DataFrame(
+        {"adapter": ["a", "b", "c"], "step": [1, 1, 1], "entropy": [0.5, None, None], ESTIMATE: [0.7, 0.8, 0.9]}
+    )
+    found = series(tokens, steps=[{"adapter": "b", "step": 1, "entropy": 0.6}])
+    assert found == {("a", "entropy"): [(1, 0.5)], ("b", "entropy"): [(1, 0.6)], ("c", ESTIMATE): [(1, 0.9)]}
+
+
+def test_tokens_of_the_only_adapter_and_steps_without_one_are_of_one_run() -> None:
+    tokens = pl.DataFrame({"adapter": ["a"], "step": [1], "max_w": [1.5]})
+    found = series(tokens, steps=[{"step": 1, "max_w": 9.0, "grad_norm": 1.0}])
+    assert found == {("a", "max_w"): [(1, 1.5)], ("a", "grad_norm"): [(1, 1.0)]}
+
+
+def test_an_adapter_whose_reward_no_step_logs_has_that_of_its_sessions() -> None:
+    steps = [{"adapter": "a", "step": 1, "reward_mean": 0.5}]
+    turns = [{"session_id": "s", "adapter": "b", "trainer_step": 1, "reward": 1.0}]
+    evals = [{"adapter": name, "version": 1, "task_id": "t", "score": 0.25} for name in ("a", "b")]
+    found = series(steps=steps, turns=turns, evals=evals)
+    assert found[("a", "reward_eval_gap")] == [(1, 0.25)]
+    assert found[("b", "reward_eval_gap")] == [(1, 0.75)]
 
 
 def test_nothing_logged_is_no_series() -> None:

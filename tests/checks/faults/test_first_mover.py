@@ -1,5 +1,6 @@
 """What the first mover says: order, ties, steadiness, and nothing of what is not known."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,34 @@ def test_evaluations_of_versions_are_a_signal_without_any_steps() -> None:
     assert isinstance(first, int)
     assert isinstance(last, int)
     assert first <= 220 <= last
+
+
+def test_a_run_begun_again_moves_in_another_order_by_the_clock() -> None:
+    steps = incident(Move("staleness", 300, 12, 1), Move("max_w", 310, 12, 1))
+    noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    minutes = pl.duration(minutes=pl.col("step"))
+    timed = found(steps.with_columns(at=pl.lit(noon) + minutes))
+    assert [each.detail["at"] for each in timed.evidence] == ["2026-11-01 17:00:00.000Z", "2026-11-01 17:10:00.000Z"]
+    assert "clock" not in timed.summary
+    again = pl.when(pl.col("step") <= 305).then(pl.duration(days=1)).otherwise(pl.duration(days=0))
+    turned = found(steps.with_columns(at=pl.lit(noon) + minutes + again))
+    assert [each.detail["signal"] for each in turned.evidence] == ["staleness", "max_w"], "ranks go by step"
+    assert turned.summary.endswith(
+        "; by the clock the order is another: max_w 2026-11-01 17:10:00.000Z, staleness 2026-11-02 17:00:00.000Z"
+    )
+    assert [each.detail["at"] for each in found(steps).evidence] == [None, None]
+
+
+def test_a_run_that_seldom_samples_with_older_weights_ranks_nothing() -> None:
+    moved = 0
+    for seed in range(10):
+        stale = np.random.default_rng([8, seed]).binomial(8, 0.02, 600) / 8
+        moved += bool(found(pl.DataFrame({"step": np.arange(600), "staleness_mean": stale})).evidence)
+    assert moved == 0
+
+
+def test_weights_that_begin_to_be_older_in_a_synchronous_run_are_found() -> None:
+    stale = np.random.default_rng(8).binomial(8, 0.02, 400) / 8
+    stale[300:] += 1
+    (move,) = found(pl.DataFrame({"step": np.arange(400), "staleness_mean": stale})).evidence
+    assert (move.detail["signal"], move.step) == ("staleness", 300)

@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from checks.check import Check
-from checks.columns import COUNTED
+from checks.columns import COUNTED, SCHEMAS
 from checks.faults.duplicate_prefix import duplicate_prefix
 from checks.faults.entropy import entropy
 from checks.faults.feedback import feedback
@@ -141,15 +141,36 @@ def _conclude(
         raise UserError(f"check {check.name} has no threshold {unknown[0]!r}, expected some of {expected}")
     names = {kind.name for kind in check.measures}
     if not names <= set(measured):
-        return Finding.no_data(check.name, "needs the model's tokenizer", missing=("--tokenizer",))
+        return _without_tokenizer(log, check, narrow)
     given: Iterator[pl.DataFrame] = (
         measured[name] if name in names else narrow if name == "turns" else log.table(name) for name in check.frames
     )
     finding = check.function(*given, **thresholds)
-    if finding.status != "no_data":
-        return finding
-    advice = tuple(said for column in finding.missing if (said := log.advice(column)))
-    return msgspec.structs.replace(finding, check_next=(*finding.check_next, *advice))
+    return _advised(log, narrow, finding) if finding.status == "no_data" else finding
+
+
+def _without_tokenizer(log: Log, check: Check, narrow: pl.DataFrame) -> Finding:
+    """A log without token ids is not helped by a tokenizer alone."""
+    needed, missing = "the model's tokenizer", ("--tokenizer",)
+    if not any(narrow[name].null_count() < narrow.height for name in COUNTED if name in narrow.columns):
+        needed, missing = f"token ids, and {needed}", ("turns.completion_ids", *missing)
+    return _advised(log, narrow, Finding.no_data(check.name, f"needs {needed}", missing=missing))
+
+
+def _advised(log: Log, narrow: pl.DataFrame, finding: Finding) -> Finding:
+    """The finding with what its log lacks, and how the framework that wrote it is made to record that."""
+    missing = tuple(column for column in finding.missing if not _held(log, narrow, column))
+    advice = dict.fromkeys(said for column in missing if "." in column and (said := log.advice(column)))
+    return msgspec.structs.replace(finding, missing=missing, check_next=(*finding.check_next, *advice))
+
+
+def _held(log: Log, narrow: pl.DataFrame, column: str) -> bool:
+    """Whether the log holds the column, if not enough of it: advice to record it would mislead."""
+    table, _, name = column.partition(".")
+    if name not in SCHEMAS.get(table, {}):
+        return False
+    frame = narrow if table == "turns" else log.table(table)
+    return name in frame.columns and frame[name].null_count() < frame.height
 
 
 def _counts(narrow: pl.DataFrame) -> Counts:

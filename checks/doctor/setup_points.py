@@ -108,6 +108,8 @@ def _truncation(engine: EngineSide) -> Point:
         "min_p": engine.min_p is not None and engine.min_p > 0,
     }
     used = [f"{each} {getattr(engine, each):g}" for each, is_on in on.items() if is_on]
+    if all(getattr(engine, each) is None for each in on):
+        return Point(name=name, status="no_data", said=f"nobody says {', '.join(on)}")
     if not used:
         return Point(name=name, status="ok", said="no top_p, top_k or min_p in effect")
     if engine.logprob_mode == "truncated":
@@ -125,6 +127,8 @@ def _penalty(setup: Setup) -> Point:
         "repetition_penalty": engine.repetition_penalty not in (None, 1),
     }
     used = [f"{each} {getattr(engine, each):g}" for each, is_on in on.items() if is_on]
+    if all(getattr(engine, each) is None for each in on):
+        return Point(name=name, status="no_data", said=f"nobody says {', '.join(on)}")
     if not used:
         return Point(name=name, status="ok", said="none in effect")
     said = f"{', '.join(used)}: the trainer's distribution has no such thing"

@@ -47,15 +47,10 @@ def entropy(
 
     Definition: entropy_mean is the mean of the full distribution's entropy over completion tokens, where the trainer
     logged that (of tokens, else of steps). From sampled tokens alone only entropy_sampled_estimate is known,
-<<<<<<< HEAD
-    -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. From
-    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
-    where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
-=======
     -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. A
     curve by step is of one of these, the first that knows at least half as many steps as the one that knows most. From
-    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least).
->>>>>>> movers
+    10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
+    where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
     logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
     has; float32 rounding stays below.
     Units: nats.
@@ -154,17 +149,13 @@ def _moved(
             return None
         status = "warn"
     bound = before * (collapse_warn if falls else surge_warn)
-<<<<<<< HEAD
-    held = [value < bound if falls else value > bound for value in curve.entropy]
-=======
     beyond = (
         step
         for step, value in curve.points[fifth:].select("step", "value").iter_rows()
         if (value < bound if falls else value > bound)
     )
->>>>>>> movers
     return Evidence(
-        step=curve.step[held.index(True, fifth)],
+        step=next(beyond),
         adapter=curve.adapter,
         status=status,
         value=after,

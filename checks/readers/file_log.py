@@ -13,6 +13,9 @@ from checks.readers.scored_batch import of_sessions
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
 
+_METRICS_ONLY = ("tensorboard", "trainer-metrics")
+"""Formats without turns: what they say of turns is for a folder that holds no dump."""
+
 
 class FileLog:
     """The units of a log, each with its format. Every pass reads the files anew."""
@@ -78,5 +81,6 @@ class FileLog:
         return None
 
     def advice(self, column: str) -> str | None:
-        """What the first of the formats that knows the column says."""
-        return next((form.advice[column] for form, _ in self._units if column in form.advice), None)
+        """What the first of the formats that knows the column says, a dump of rollouts before a log of metrics."""
+        forms = sorted((form for form, _ in self._units), key=lambda form: form.name in _METRICS_ONLY)
+        return next((form.advice[column] for form in forms if column in form.advice), None)

@@ -7,7 +7,7 @@ _SCORED = tuple(name for name in SCORE_COLUMNS if name.endswith("logprobs") or n
 
 def _advice(table: str, name: str) -> str:
     if name in _SCORED:
-        return f"{name} is recorded by roundhouse train; in a log of your own it stands in scores, or in turns"
+        return f"{name} is the trainer's to record: in a native log it stands in scores, or in turns"
     return f"write {name} into the native log's {table}"
 
 

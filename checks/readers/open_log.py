@@ -145,7 +145,8 @@ def _nothing_found(path: Path, skipped: Sequence[Unreadable], reads: str | None)
     if len(skipped) == 1 and skipped[0].place == str(path):
         return f"{path}: {skipped[0].reason}, {what}"
     first = "".join(f"; {Path(each.place).name}: {each.reason}" for each in skipped[:3])
-    return f"{path}: holds {len(skipped) or 'no'} files, none of a known format{first}; {what}"
+    files = "1 file" if len(skipped) == 1 else f"{len(skipped) or 'no'} files"
+    return f"{path}: holds {files}, none of a known format{first}; {what}"
 
 
 def _named(name: str) -> Format:

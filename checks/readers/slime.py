@@ -49,7 +49,7 @@ def recognise(head: FileHead) -> str | None:
         return None
     miles = file.kind in ("columns", "trajectories", "policy_loss") or any(word in head.start for word in _MILES_ONLY)
     of = f" of rollout {file.rollout_id}" if file.rollout_id >= 0 else ""
-    return f"{'Miles' if miles else 'slime'}: {file.kind.replace('_', ' ')}{of}, by its keys"
+    return f"the keys of {'Miles' if miles else 'slime'}'s {file.kind.replace('_', ' ')} dump{of}"
 
 
 def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:

@@ -202,6 +202,7 @@ def _row(columns: Columns, row: int) -> PaddedRow:
     )
 
 
+_METRICS = "verl: trainer.logger=['file'], and VERL_FILE_LOGGER_PATH=DIR/metrics.jsonl in its environment"
 _ADVICE = {
     "turns.completion_ids": "verl: skip.rollout.enable=True with skip.rollout.dump_dir=DIR; rollout_data_dir is text",
     "turns.sampled_logprobs": "verl: actor_rollout_ref.rollout.calculate_log_probs=True with skip.rollout.enable=True",
@@ -210,9 +211,9 @@ _ADVICE = {
     "scores.trainer_logprobs": "verl dumps none; rollout_corr/* in its metric log: trainer.logger=['file']",
     "turns.reward": "verl: trainer.rollout_data_dir=DIR",
     "evals.score": "verl: trainer.validation_data_dir=DIR with trainer.test_freq",
-    "steps.grad_norm": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
-    "steps.mfu": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
-    "steps.entropy": "verl: trainer.logger=['file'], and put VERL_FILE_LOGGER_PATH beside the rollouts",
+    "steps.grad_norm": _METRICS,
+    "steps.mfu": _METRICS,
+    "steps.entropy": _METRICS,
 }
 VERL = Format(
     name="verl",

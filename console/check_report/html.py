@@ -8,7 +8,15 @@ from checks.report import Report
 from collector.terminal_text import terminal_safe
 from console.check_report.exhibits import Exhibit, faulty
 from console.check_report.page_style import STYLE
-from console.check_report.places import columns_with_values, fault_words, omitted_text, place_words, threshold_text
+from console.check_report.places import (
+    columns_with_values,
+    counts_text,
+    fault_words,
+    omitted_text,
+    place_words,
+    skipped_text,
+    threshold_text,
+)
 from console.check_report.plot import plots
 from console.check_report.statuses import SIGNS, tally, worst_first
 from console.check_report.token_html import tokens_html
@@ -41,12 +49,11 @@ def _text(text: str) -> str:
 
 
 def _header(report: Report) -> str:
-    source, counts = report.source, report.counts
+    source = report.source
     files = f", {source.files:,} files" if source.files > 1 else ""
     lines = [
         f"<h1>roundhouse check: <bdi>{_text(source.path)}</bdi></h1>",
-        f"<p>{_text(source.format)}{files}: {number_text(counts.turns, 'turns')}, "
-        f"{number_text(counts.sessions, 'sessions')}, {number_text(counts.tokens, 'tokens')}</p>",
+        f"<p>{_text(source.format)}{files}: {counts_text(report)}</p>",
     ]
     if source.reason:
         lines.append(f'<p class="faint">recognised by <bdi>{_text(source.reason)}</bdi></p>')
@@ -56,6 +63,8 @@ def _header(report: Report) -> str:
         named += [f"<li>… and {more:,} more</li>"] if more else []
         said = f"{number_text(source.unreadable, 'pieces')} could not be read"
         lines.append(f'<details><summary class="warn status">! {said}</summary><ul>{"".join(named)}</ul></details>')
+    if source.skipped:
+        lines.append(f'<p class="faint">{_text(skipped_text(source))}</p>')
     return "".join(lines)
 
 
@@ -145,7 +154,7 @@ def _unchecked(report: Report) -> str:
     for finding in report.findings:
         if finding.status == "no_data":
             missing = f"<br>missing: {_text(', '.join(finding.missing))}" if finding.missing else ""
-            advice = "".join(f"<br>{_text(said)}" for said in finding.check_next)
+            advice = "".join(f"<br>{_text(said)}" for said in dict.fromkeys(finding.check_next))
             parts.append(
                 f'<li id="{_text(finding.check)}"><strong>{_text(finding.check)}</strong>: '
                 f"{_text(finding.summary)}{missing}{advice}</li>"

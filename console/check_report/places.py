@@ -1,12 +1,18 @@
 """Where a fault is, in words."""
 
+import math
+
 from checks.finding import Evidence, Finding
+from checks.log import Source
+from checks.report import Report
 from checks.token_context import side_of
 from collector.terminal_text import terminal_safe
 from console.format import number_text
 
 NAME_CHARS = 120
 """Longest name of a session or a group that is written out."""
+_VALUE_UNITS = {"mfu": "of peak", "staleness": "optimizer steps", "truncation": "tokens"}
+"""Of a fault's value, for the checks whose remark on a fault does not hold the number already."""
 
 
 def place_words(check: str, evidence: Evidence) -> list[str]:
@@ -30,7 +36,7 @@ def place_words(check: str, evidence: Evidence) -> list[str]:
 
 
 def fault_words(finding: Finding, evidence: Evidence, *, detail: bool = False) -> list[str]:
-    """Kind, gravity, number and remark of one fault, each said once; text from the log is escaped.
+    """Kind, gravity, number with its unit and remark of one fault; text from the log is escaped.
 
     Where there is no remark, or `detail` asks for it, the further numbers too.
     """
@@ -38,9 +44,9 @@ def fault_words(finding: Finding, evidence: Evidence, *, detail: bool = False) -
     if evidence.status is not None and evidence.status != finding.status:
         words.append(evidence.status)
     text = terminal_safe(evidence.text or "")
-    if evidence.value is not None:
-        value = number_text(evidence.value, "" if text else finding.unit)
-        words += [value] if value not in text else []
+    unit = _VALUE_UNITS.get(finding.check) if text else finding.unit
+    if evidence.value is not None and unit is not None:
+        words.append(number_text(evidence.value, unit))
     words += [text] if text else []
     if detail or not text:
         shown = {name: value for name, value in evidence.detail.items() if name != "side" and value is not None}
@@ -48,13 +54,35 @@ def fault_words(finding: Finding, evidence: Evidence, *, detail: bool = False) -
     return words
 
 
+def counts_text(report: Report) -> str:
+    """How much was read; a log of text, or of numbers by step, has no tokens to count."""
+    counts = report.counts
+    if not counts.turns:
+        return "no turns: only metrics by step, evaluations and the like"
+    tokens = number_text(counts.tokens, "tokens") if counts.tokens else "no token ids: text only"
+    return f"{number_text(counts.turns, 'turns')}, {number_text(counts.sessions, 'sessions')}, {tokens}"
+
+
+def skipped_text(source: Source) -> str:
+    """Files of the folder that are no log of a known format, with the reason for the first; empty without any."""
+    if not source.skipped:
+        return ""
+    first = "".join(f": {each.place}: {each.reason}" for each in source.skipped_first[:1])
+    more = ", the first" if source.skipped > 1 else ""
+    return f"{number_text(source.skipped, 'files')} left out{more}{terminal_safe(first)}"
+
+
 def threshold_text(finding: Finding) -> str:
-    """The thresholds of a finding; empty without any."""
+    """The thresholds of a finding; empty without any. An infinite one was turned off."""
     if finding.threshold is None:
         return ""
     pairs = (("warn", finding.threshold.warn), ("fail", finding.threshold.fail))
     unit = "share" if finding.unit.startswith("share") else ""
-    return ", ".join(f"{name} {number_text(value, unit)}" for name, value in pairs if value is not None)
+    return ", ".join(
+        f"{name} {'off' if math.isinf(value) else number_text(value, unit)}"
+        for name, value in pairs
+        if value is not None
+    )
 
 
 def columns_with_values(finding: Finding) -> list[str]:

@@ -8,11 +8,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from checks.finding import Finding
+from checks.finding import Finding, Status
 from checks.report import Report
 from collector.terminal_text import terminal_safe
 from console.check_report.exhibits import Exhibit, faulty
-from console.check_report.places import columns_with_values, fault_words, omitted_text, place_words, threshold_text
+from console.check_report.places import (
+    columns_with_values,
+    counts_text,
+    fault_words,
+    omitted_text,
+    place_words,
+    skipped_text,
+    threshold_text,
+)
 from console.check_report.statuses import ASCII, SIGNS, tally, worst_first
 from console.check_report.token_text import token_lines
 from console.format import number_text
@@ -23,6 +31,8 @@ WIDE = 110
 """Columns from which a finding's summary stands in the table, and not only with its faults."""
 MEDIUM = 80
 """Columns from which its thresholds do."""
+STATUS_COLUMNS = max(len(f"{sign.symbol} {sign.word}") for sign in SIGNS.values())
+"""Columns of a status, as long as the longest, so that rows without data stand below the others."""
 VALUE_COLUMNS = 24
 """Most columns of a value with its unit, before it is broken."""
 TEXT_CHARS = 400
@@ -67,22 +77,24 @@ def _parts(report: Report, exhibits: Mapping[str, Sequence[Exhibit]], width: int
     parts: list[RenderableType] = [_header(report), Text(), _summary(report, width)]
     for finding in worst_first(tuple(faulty(report))):
         parts += [Text(), _finding(finding, exhibits.get(finding.check, ()), width)]
-    unchecked = [finding for finding in report.findings if finding.status == "no_data"]
+    unchecked = _without_data(report)
     if unchecked:
-        parts += [Text(), Text("Could not be checked", style="bold"), *map(_unchecked, unchecked)]
+        title = "Could not be checked: what is missing, and what records it"
+        parts += [Text(), Text(title, style="bold"), *map(_unchecked, unchecked)]
     parts += [Text(), *_next(report)]
     return parts
 
 
+def _without_data(report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if finding.status == "no_data"]
+
+
 def _header(report: Report) -> RenderableType:
-    source, counts = report.source, report.counts
+    source = report.source
     files = f", {source.files:,} files" if source.files > 1 else ""
     lines = [
         Text(f"{terminal_safe(source.path)}: {terminal_safe(source.format)}{files}", style="bold"),
-        Text(
-            f"{number_text(counts.turns, 'turns')}, {number_text(counts.sessions, 'sessions')}, "
-            f"{number_text(counts.tokens, 'tokens')}"
-        ),
+        Text(counts_text(report)),
     ]
     if source.reason:
         lines.append(Text(f"recognised by {terminal_safe(source.reason)}", style="dim"))
@@ -93,6 +105,8 @@ def _header(report: Report) -> RenderableType:
         more = source.unreadable - min(len(source.unreadable_first), UNREADABLE_SHOWN)
         if more:
             lines.append(Text(f"  … and {more:,} more"))
+    if source.skipped:
+        lines.append(Text(skipped_text(source), style="dim"))
     return Group(*lines)
 
 
@@ -104,22 +118,41 @@ def _summary(report: Report, width: int) -> RenderableType:
     for name in names:
         short = name in ("status", "check")
         widest = VALUE_COLUMNS if name == "value" and name != names[-1] else None
-        table.add_column(name, no_wrap=short, overflow="fold", max_width=widest, ratio=1 if name == names[-1] else None)
+        least = STATUS_COLUMNS if name == "status" and _without_data(report) else None
+        last = 1 if name == names[-1] else None
+        table.add_column(name, no_wrap=short, overflow="fold", min_width=least, max_width=widest, ratio=last)
     rows: list[RenderableType] = []
-    for finding in worst_first(report.findings):
-        sign = SIGNS[finding.status]
-        known = finding.status != "no_data"
+    known = [finding for finding in worst_first(report.findings) if finding.status != "no_data"]
+    for finding in known:
         cells = [
-            Text(f"{sign.symbol} {sign.word}", style=sign.style),
+            _signed(finding.status),
             Text(finding.check),
-            Text(number_text(finding.value, finding.unit) if known else ""),
-            Text(threshold_text(finding) if known else ""),
-            Text(terminal_safe(finding.summary) if known else "could not be checked, see below"),
+            Text(number_text(finding.value, finding.unit)),
+            Text(threshold_text(finding)),
+            Text(terminal_safe(finding.summary)),
         ]
         table.add_row(*cells[: len(names)])
-    rows.append(table)
+    rows += [table] if known else []
+    rows += _unknown(report)
     rows.append(Text(f"\n{tally(report.findings)}"))
     return Group(*rows)
+
+
+def _signed(status: Status) -> Text:
+    sign = SIGNS[status]
+    return Text(f"{sign.symbol} {sign.word}", style=sign.style)
+
+
+def _unknown(report: Report) -> list[RenderableType]:
+    """The checks without data in one row, since each is told of further down."""
+    names = ", ".join(finding.check for finding in _without_data(report))
+    if not names:
+        return []
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
+    table.add_column(no_wrap=True, min_width=STATUS_COLUMNS)
+    table.add_column(ratio=1)
+    table.add_row(_signed("no_data"), Text(names))
+    return [table]
 
 
 def _finding(finding: Finding, exhibits: Sequence[Exhibit], width: int) -> RenderableType:
@@ -176,20 +209,27 @@ def _unchecked(finding: Finding) -> RenderableType:
     lines = [Text.assemble((f"{sign.symbol} {finding.check}", sign.style), f": {_short(finding.summary)}")]
     if finding.missing:
         lines.append(Text(f"    missing: {', '.join(finding.missing)}"))
-    lines += [Text(f"    {_short(said)}") for said in finding.check_next]
+    lines += [Text(f"    {_short(said)}") for said in dict.fromkeys(finding.check_next)]
     return Group(*lines)
 
 
 def _next(report: Report) -> list[Text]:
     grave = [finding for finding in worst_first(report.findings) if finding.status in ("fail", "warn")]
     if not grave:
-        return [Text("Nothing to look at next." if report.findings else "No check was run.")]
+        return [Text(_nothing(report))]
     lines = [Text("What to look at next", style="bold")]
     for number, finding in enumerate(grave, 1):
         looks = "; ".join(map(terminal_safe, finding.check_next)) or "the places above"
         lines.append(Text(f"{number}. {finding.check}: {looks}"))
     lines.append(Text(f"roundhouse explain {grave[0].check} says what is measured and how the thresholds were chosen."))
     return lines
+
+
+def _nothing(report: Report) -> str:
+    """The last line of a report without warnings and failures."""
+    if not report.findings:
+        return "No check was run."
+    return f"Nothing to look at next{', in what could be checked' if _without_data(report) else ''}."
 
 
 def _short(text: str) -> str:

@@ -98,14 +98,17 @@ def prepared(args: argparse.Namespace) -> Setup:
     """The checks, their thresholds and the tokenizer; whatever cannot be used is refused before the log is read."""
     from checks.config import own_thresholds
     from checks.suite import CHECKS, select_checks
-    from console.config import load_config
+    from console.config import DEFAULT_FILE, load_config
 
     said: list[str] = []
     checks = select_checks(_names(args.select), _names(args.ignore))
     if not checks:
         raise UserError("--select and --ignore leave no check; roundhouse explain lists them")
     config = load_config(args.config, say=said.append).checks
-    thresholds = own_thresholds(config, CHECKS)
+    try:
+        thresholds = own_thresholds(config, CHECKS)
+    except UserError as error:
+        raise UserError(f"{args.config or DEFAULT_FILE}: {error}") from error
     if args.output is not None:
         _refuse_unwritable(args.output)
     return Setup(checks, thresholds, _tools(args.tokenizer), config.alerts, said)
@@ -144,12 +147,15 @@ def _checked(args: argparse.Namespace, setup: Setup) -> "tuple[Log, Report]":
 
 
 def _nothing_read(report: "Report") -> str:
+    from console.format import number_text
+
     source = report.source
     found = f"{source.path}: read as {source.format}, but it holds no turn and no other record"
     if not source.unreadable:
         return f"{found}; was anything logged?"
     first = f" ({source.unreadable_first[0].place}: {source.unreadable_first[0].reason})"
-    return f"{found}; {source.unreadable} pieces could not be read{first}; --reads names another format"
+    pieces = number_text(source.unreadable, "pieces")
+    return f"{found}; {pieces} could not be read{first}; --reads names another format"
 
 
 def _rendered(args: argparse.Namespace, report: "Report", log: "Log", tools: "Tools") -> bytes:

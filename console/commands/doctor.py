@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         type=Path,
         metavar="FILE",
-        help="settings as JSON or TOML: tables trainer (dtype, temperature) and engine",
+        help="settings as TOML, or JSON, written for this: tables trainer (dtype, temperature) and engine (dtype, "
+        "logprob_mode, temperature, top_p and so on)",
     )
     parser.add_argument("--admin-key", metavar="KEY", help="the engine's key, where it has one")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -56,8 +57,15 @@ def run(args: argparse.Namespace) -> int:
 
     for line in report_lines(dialogues, points):
         print(line)
-    print(f"{wrong} of {len(dialogues) + len(points)} looked at need attention" if wrong else "nothing is wrong")
+    unknown = sum(point.status == "no_data" for point in points)
+    print(_verdict(wrong, unknown, of=len(dialogues) + len(points)))
     return 1 if wrong else 0
+
+
+def _verdict(wrong: int, unknown: int, *, of: int) -> str:
+    """The last line; what nobody knows is never said to be well."""
+    told = f"{wrong} of {of} {'needs' if wrong == 1 else 'need'} attention" if wrong else "nothing is wrong"
+    return told + (f"; {unknown} of {of} could not be told (n/a)" if unknown else "")
 
 
 def _examine(target: str, admin_key: str | None) -> "tuple[str, Examined]":
@@ -65,16 +73,25 @@ def _examine(target: str, admin_key: str | None) -> "tuple[str, Examined]":
         return "engine", ([], asyncio.run(_ask(target, admin_key)))
     path = Path(target)
     if not path.exists():
-        raise UserError(f"{target} does not exist; give a model folder, the URL of an engine, or a log")
+        raise UserError(
+            f"{target} does not exist; give a model folder, the URL of an engine (http://HOST:PORT), or a log"
+        )
     if (path / "tokenizer.json").is_file():
         return "model", _examine_model(path)
-    if path.is_dir() and (path / "config.json").is_file():
+    if path.is_dir() and _names_a_model(path / "config.json"):
         raise UserError(f"{target} holds no tokenizer.json; give a model folder with a fast tokenizer")
     from checks.doctor.setup_points import setup_points
     from console.doctor.log_setups import log_setups
 
     setups, said = log_setups(path)
     return "log", ([], [*said, *setup_points(setups)])
+
+
+def _names_a_model(config: Path) -> bool:
+    """Whether this is a model's config.json; folders of training runs have one of their own."""
+    from collector.model_json import read_json
+
+    return config.is_file() and bool({"model_type", "architectures"} & set(read_json(config)))
 
 
 def _examine_model(folder: Path) -> "Examined":
@@ -122,9 +139,10 @@ def _read_setup(path: Path) -> "Setup":
         text = path.read_bytes()
         return (msgspec.toml if path.suffix == ".toml" else msgspec.json).decode(text, type=Setup)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        found = error.strerror or "cannot be read" if isinstance(error, OSError) else str(error)
         raise UserError(
-            f"{path}: {error}; expected JSON or TOML with tables trainer (dtype, temperature) and engine (dtype, "
-            "logprob_mode, temperature, top_p, top_k, min_p and penalties)"
+            f"{path}: {found}; expected JSON or TOML with tables trainer (dtype, temperature) and engine (dtype, "
+            "logprob_mode, temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty)"
         ) from error
 
 

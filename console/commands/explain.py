@@ -67,8 +67,10 @@ def _explained(name: str, checks: "Mapping[str, Check]") -> str:
         near = difflib.get_close_matches(wanted, spellings, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "roundhouse explain lists the checks"
         raise UserError(f"no check, kind, metric or signal {name!r}; {hint}")
-    about = "\n".join(f"{name} (reported by {word.check}): {word.meaning}" for word in found)
-    manuals = [_manual(checks[check]) for check in dict.fromkeys(word.check for word in found)]
+    reporting = list(dict.fromkeys(word.check for word in found))
+    meant = {check: dict.fromkeys(word.meaning for word in found if word.check == check) for check in reporting}
+    about = "\n".join(f"{name} (reported by {check}): {'; '.join(said)}" for check, said in meant.items())
+    manuals = [_manual(checks[check]) for check in reporting]
     return "\n\n".join([terminal_safe(about, keep="\n"), *manuals])
 
 

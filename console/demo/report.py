@@ -74,6 +74,7 @@ def _next(store: Path) -> str:
     return "\n".join(
         [
             "where to look next",
+            f"  roundhouse check {store}",
             f'  roundhouse sql --store {store} "{query}"',
             f"  roundhouse export --store {store} --to log.jsonl",
             f"  roundhouse verify {store}",

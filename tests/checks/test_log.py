@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from checks.columns import SCHEMAS
 from checks.log import MemoryLog, split_scores
@@ -12,6 +13,7 @@ from checks.readers.file_log import FileLog
 from checks.readers.format import Format, Unit
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, ScoreRow, TurnRow
+from collector.errors import UserError
 
 
 def test_a_turn_that_was_scored_twice_has_two_scores_next_to_each_other() -> None:
@@ -42,3 +44,29 @@ def test_turns_of_text_are_given_before_they_are_too_many() -> None:
     form = Format(name="text", about="", recognise=lambda head: None, read=read)
     log = FileLog(Path("x"), [(form, (Path("x"),))], "")
     assert [batch.turns.height for batch in log.batches(["request"])] == [8, 1]
+
+
+def test_numbers_that_name_a_session_are_read_as_names_and_0_and_1_as_no_and_yes() -> None:
+    turns = pl.DataFrame({"session_id": [7, 8], "complete": [0, 1]})
+    (batch,) = MemoryLog({"turns": turns}).batches(["complete"])
+    assert batch.turns.select("session_id", "turn", "complete").rows() == [("7", 1, False), ("8", 1, True)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"prompt_ids": ["abc"]}, "turns.prompt_ids is String, expected a list of Int32"),
+        ({"prompt_ids": [5]}, "turns.prompt_ids is Int64, expected a list of Int32"),
+        ({"prompt_ids": [["5"]]}, r"turns.prompt_ids is List\(String\), expected a list of Int32"),
+        ({"reward": ["1.0"]}, "turns.reward is String, expected Float64"),
+        ({"weight_versions": [[3]]}, r"turns.weight_versions is List\(Int64\), expected a list of Struct"),
+    ],
+)
+def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, list[object]], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        MemoryLog({"turns": pl.DataFrame({"session_id": ["a"], **columns})})
+
+
+def test_turns_that_name_no_session_are_refused() -> None:
+    with pytest.raises(UserError, match="found columns sesion_id, expected session_id too"):
+        MemoryLog({"turns": pl.DataFrame({"sesion_id": ["a"]})})

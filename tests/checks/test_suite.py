@@ -74,7 +74,7 @@ def test_a_check_that_needs_a_tokenizer_is_no_data_without_one_and_where_nothing
     for check in needing:
         without = run(turns, checks=[check]).finding(check.name)
         given = run(turns, checks=[check], tools=byte_tools).finding(check.name)
-        assert (without.status, without.missing) == ("no_data", ("--tokenizer",))
+        assert (without.status, without.missing) == ("no_data", ("turns.completion_ids", "--tokenizer"))
         assert (given.status, given.value, given.metrics) == ("no_data", None, {})
         assert given.missing
         assert given.missing != ("--tokenizer",)
@@ -96,3 +96,28 @@ def test_an_unknown_threshold_is_refused_by_name() -> None:
     turns = pl.DataFrame({"session_id": ["s"], "finish_reason": ["stop"]})
     with pytest.raises(UserError, match="truncation has no threshold 'warn', expected some of warn_at, fail_at"):
         run({"turns": turns}, checks=select_checks(["truncation"]), thresholds={"truncation": {"warn": 1}})
+
+
+def test_advice_is_given_for_what_the_log_lacks_and_not_for_what_is_too_little() -> None:
+    steps = pl.DataFrame({"step": [1, 2, 3], "grad_norm": [1.0, 1.1, 1.0]})
+    first = run({"steps": steps}, checks=select_checks(["first-mover"])).finding("first-mover")
+    assert first.status == "no_data"
+    assert "steps.grad_norm" not in first.missing
+    assert "steps.entropy" in first.missing
+    assert first.check_next[0] == "give the frame a column steps.entropy"
+
+    turns = pl.DataFrame({"session_id": ["a", "b"], "group_id": ["g", "g"], "reward": [0.5, 2.0]})
+    passed = run({"turns": turns}, checks=select_checks(["pass-at-k"])).finding("pass-at-k")
+    assert (passed.status, passed.missing) == ("no_data", ("evals.passed", "steps.pass_at_1"))
+
+
+def test_a_log_of_text_is_not_told_that_a_tokenizer_is_all_it_lacks() -> None:
+    checks = select_checks(["retokenization-drift"])
+    text = run({"turns": pl.DataFrame({"session_id": ["a"]})}, checks=checks).findings[0]
+    assert (text.summary, text.missing) == (
+        "needs token ids, and the model's tokenizer",
+        ("turns.completion_ids", "--tokenizer"),
+    )
+    turns = pl.DataFrame({"session_id": ["a"], "prompt_ids": [[1]], "completion_ids": [[2]]})
+    tokens = run({"turns": turns}, checks=checks).findings[0]
+    assert (tokens.summary, tokens.missing, tokens.check_next) == ("needs the model's tokenizer", ("--tokenizer",), ())

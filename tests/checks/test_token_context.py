@@ -28,7 +28,7 @@ LONG = batch(
         "sampled_logprobs": [-n / 100 for n in range(100)],
         "trainer_logprobs": [-n / 50 for n in range(100)],
         "place": "a.jsonl:7",
-        "request": {"messages": []},
+        "request": '{"messages": []}',
     },
     {"session_id": "s", "turn": 2, "prompt_ids": [*range(90), *range(500, 560)], "completion_ids": [1]},
 )

@@ -57,6 +57,13 @@ def test_truncated_sampling_needs_truncated_log_probabilities() -> None:
     assert status("truncation", engine=EngineSide(top_p=0.95, logprob_mode="truncated")) == "warn"
 
 
+def test_what_nobody_says_is_unknown_and_not_off() -> None:
+    for name in ("truncation", "penalty"):
+        assert status(name, engine=EngineSide(temperature=1.0)) == "no_data"
+    assert status("truncation", engine=EngineSide(top_p=1.0)) == "ok"
+    assert status("penalty", engine=EngineSide(frequency_penalty=0.0)) == "ok"
+
+
 def test_penalties_are_named() -> None:
     assert status("penalty", engine=EngineSide(presence_penalty=0, repetition_penalty=1.0)) == "ok"
     (point,) = [

@@ -147,7 +147,7 @@ def test_a_compressed_export_reads_the_same(exported: Any, tmp_path: Path):
 def test_a_missing_column_is_answered_with_where_it_belongs(exported: Any):
     log = open_log(exported.folder / "log")
     assert log.advice("turns.reward") == "write reward into the native log's turns"
-    assert "roundhouse train" in (log.advice("scores.trainer_logprobs") or "")
+    assert "the trainer's to record" in (log.advice("scores.trainer_logprobs") or "")
 
 
 @forms

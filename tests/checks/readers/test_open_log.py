@@ -106,7 +106,7 @@ def test_a_folder_without_a_log_says_what_it_holds(tmp_path: Path):
     with pytest.raises(UserError, match="holds no files"):
         open_log(tmp_path)
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(UserError, match=r"holds 1 files, none of a known format; x\.txt: no known format"):
+    with pytest.raises(UserError, match=r"holds 1 file, none of a known format; x\.txt: no known format"):
         open_log(tmp_path)
     with pytest.raises(UserError, match="does not exist; give a log file"):
         open_log(tmp_path / "nowhere")

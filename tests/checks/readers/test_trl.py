@@ -96,3 +96,16 @@ def test_the_trainer_state_beside_completions_is_joined(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.table("steps")["grad_norm"].to_list() == [0.5]
     assert set(log.source().format.split("+")) == {"trl", "trainer-metrics"}
+
+
+def test_advice_about_tokens_is_of_the_completions_and_not_of_the_metrics_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    write(tmp_path / "completions", 1, FIRST)
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1" / "trainer_state.json").write_text(
+        '{"best_metric": null, "global_step": 1, "log_history": [{"step": 1, "grad_norm": 0.5}]}'
+    )
+    log = open_log(tmp_path)
+    assert log.source().format == "trainer-metrics+trl"
+    assert str(log.advice("turns.completion_ids")).startswith("TRL logs text only")
+    assert str(log.advice("steps.max_w")).startswith("no trainer logs the raw maximum")

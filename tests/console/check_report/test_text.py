@@ -1,13 +1,16 @@
 """The text report: worst first, faults with their tokens, safe on any terminal of 60 columns or more."""
 
+import math
 import re
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from checks.finding import Evidence, Finding
-from checks.log import Source
+from checks.finding import Evidence, Finding, Threshold
+from checks.log import Source, Unreadable
 from checks.report import Counts, Report
+from console.check_report.html import render_html
 from console.check_report.text import render_text
 from tests.console.check_report.conftest import Exhibits
 from tests.console.check_report.made_report import HOSTILE, report
@@ -35,10 +38,41 @@ def test_the_table_is_worst_first_with_a_word_and_a_sign_for_each_status(shown: 
         *["✗ FAIL"] * 5,
         *["! WARN"] * 4,
         *["i info"] * 2,
-        *["? no data"] * 5,
         *["✓ ok"] * 3,
     ]
-    assert len({name for _, _, name in rows}) == 19
+    assert len({name for _, _, name in rows}) == 14
+
+
+def test_the_checks_without_data_are_one_row_below_the_table(shown: Shown) -> None:
+    names = [finding.check for finding in report("plain").findings if finding.status == "no_data"]
+    assert len(names) == 5
+    row = rendered(shown).partition("\n? no data  ")[2].partition("\n\n")[0]
+    assert " ".join(row.split()) == ", ".join(names)
+
+
+def test_a_log_without_tokens_or_without_turns_has_no_zero_of_them() -> None:
+    text = Report(source=Source(path="log", format="f"), counts=Counts(turns=2, sessions=1, tokens=0), findings=())
+    assert "\n2 turns, 1 session, no token ids: text only\n" in render_text(text, {}, width=80, colour=False)
+    none = Report(source=Source(path="log", format="f"), counts=Counts(turns=0, sessions=0, tokens=0), findings=())
+    assert "\nno turns: only metrics by step, evaluations and the like\n" in render_text(
+        none, {}, width=80, colour=False
+    )
+
+
+def test_files_that_were_passed_over_are_counted_with_the_reason_for_the_first(shown: Shown) -> None:
+    first = (Unreadable(place="run/notes.txt", reason="no known format"),)
+    source = Source(path="run", format="f", skipped=2, skipped_first=first)
+    made = Report(source=source, counts=Counts(turns=1, sessions=1, tokens=1), findings=())
+    assert "\n2 files left out, the first: run/notes.txt: no known format\n" in render_text(
+        made, {}, width=80, colour=False
+    )
+    assert "2 files left out, the first: run/notes.txt: no known format</p>" in render_html(made, {})
+
+
+def test_the_same_advice_for_two_columns_is_given_once() -> None:
+    finding = Finding.no_data("c", "nothing", missing=("a.b", "a.c"))
+    made = of(msgspec.structs.replace(finding, check_next=("set the flag", "set the flag")))
+    assert render_text(made, {}, width=80, colour=False).count("set the flag") == 1
 
 
 def test_the_header_says_what_was_read_and_what_was_not(shown: Shown) -> None:
@@ -76,7 +110,7 @@ def test_a_token_at_fault_is_marked_and_has_its_weight(shown: Shown) -> None:
 
 def test_the_first_faults_are_shown_and_the_others_counted(shown: Shown) -> None:
     text = rendered(shown)
-    assert text.count("mismatch_at_equal_version · -5") == 3
+    assert text.count("mismatch_at_equal_version · log w") == 3
     assert "… and 12 more (--format json lists the first 12)" in text
     many = of(Finding(check="c", status="warn", summary="", evidence=(Evidence(step=1),) * 9))
     assert "… and 6 more (--format json lists all)" in render_text(many, shown(many), width=80, colour=False)
@@ -92,7 +126,8 @@ def test_what_could_not_be_checked_says_what_is_missing_and_how_to_record_it(sho
     )
     made = of(no_data)
     assert (
-        "\nCould not be checked\n? staleness: no versions\n    missing: turns.weight_versions, turns.trainer_step\n"
+        "\nCould not be checked: what is missing, and what records it\n? staleness: no versions\n"
+        "    missing: turns.weight_versions, turns.trainer_step\n"
         "    run the trainer with --dump-details\n"
     ) in render_text(made, {}, width=80, colour=False)
 
@@ -151,14 +186,21 @@ def test_a_column_without_a_value_is_left_out_and_zero_is_a_value() -> None:
 
 
 def test_a_number_is_said_once_and_further_numbers_stand_for_a_missing_remark(shown: Shown) -> None:
-    def line(**fields: object) -> str:
-        made = of(Finding(check="c", status="warn", summary="", unit="s", evidence=(Evidence(step=4, **fields),)))  # type: ignore[arg-type]
+    def line(check: str = "c", **fields: object) -> str:
+        made = of(Finding(check=check, status="warn", summary="", unit="s", evidence=(Evidence(step=4, **fields),)))  # type: ignore[arg-type]
         [found] = re.findall(r"^    (step 4.*)$", render_text(made, shown(made), width=80, colour=False), re.MULTILINE)
         return str(found)
 
     assert line(value=30.0, text="stood still 30 s", detail={"to_s": 60}) == "step 4 · stood still 30 s"
-    assert line(value=2.0, text="cut") == "step 4 · 2 · cut"
+    assert line(value=2.0, text="worse than before") == "step 4 · worse than before"
+    assert line("truncation", value=2.0, text="cut") == "step 4 · 2 tokens · cut"
     assert line(value=30.0, detail={"to_s": 1234, "token_id": 1234, "none": None}) == (
         "step 4 · 30 s · to_s 1,234 · token_id 1234"
     )
     assert line(kind="stale", status="info") == "step 4 · stale · info"
+
+
+def test_a_threshold_that_was_turned_off_is_off() -> None:
+    limits = Threshold(warn=0.1, fail=math.inf)
+    made = of(Finding(check="c", status="ok", value=0.0, unit="share", threshold=limits, summary=""))
+    assert "warn 10 %, fail off" in render_text(made, {}, width=80, colour=False)

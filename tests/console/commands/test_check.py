@@ -94,7 +94,7 @@ def test_text_is_the_default_and_names_the_place(capsys: Captured) -> None:
     assert main(["check", FIRES, *ONLY]) == 1
     out = capsys.readouterr().out
     assert "✗ FAIL  truncation  50 % of turns  warn 5 %, fail 25 %  1 of 2 turns were cut by the length limit\n" in out
-    assert "    session a · turn 1 · 2 · cut by the length limit  [fires.jsonl:1]\n" in out
+    assert "    session a · turn 1 · 2 tokens · cut by the length limit  [fires.jsonl:1]\n" in out
     assert "\x1b" not in out
 
 
@@ -152,7 +152,7 @@ def test_thresholds_come_from_the_file_named_or_the_one_here(tmp_path: Path, cap
     assert err == f"settings from {tmp_path / 'roundhouse.toml'}\n"
     assert "does not exist" in refused(capsys, "nowhere.jsonl")
     (tmp_path / "roundhouse.toml").write_text("[checks.thresholds.truncation]\nwarn = 0.6\n")
-    assert "[checks.thresholds.truncation] warn: no such threshold" in refused(capsys, HEALTHY)
+    assert "roundhouse.toml: [checks.thresholds.truncation] warn: no such threshold" in refused(capsys, HEALTHY)
     (tmp_path / "roundhouse.toml").write_text("[checks.thresholds.nope]\nwarn_at = 0.6\n")
     assert "no check 'nope'" in refused(capsys, HEALTHY)
 
@@ -352,3 +352,10 @@ def test_on_a_terminal_it_fits_and_is_coloured_unless_told_not_to(columns: int, 
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= columns
     assert "✗ FAIL  truncation" in plain
+
+
+def test_a_log_whose_only_piece_cannot_be_read_says_so_in_the_singular(tmp_path: Path, capsys: Captured) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"session_id": "a", "prompt_ids": [1], "completion_ids": "cut"}\n')
+    assert main(["check", str(log)]) == 2
+    assert "; 1 piece could not be read (log.jsonl:1: " in capsys.readouterr().err

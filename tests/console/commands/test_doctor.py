@@ -69,9 +69,18 @@ def test_a_folder_without_a_template_or_a_tokenizer_is_told(folder: Path, capsys
     code, found = doctor(capsys, str(folder))
     assert (code, found["wrong"], found["dialogues"]) == (1, ["chat template"], [])
     (folder / "tokenizer.json").unlink()
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_text('{"model_type": "llama"}')
     assert main(["doctor", str(folder)]) == 2
     assert "holds no tokenizer.json" in capsys.readouterr().err
+
+
+def test_a_run_folder_with_a_configuration_of_its_own_is_a_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"learning_rate": 1e-5}')
+    (tmp_path / "log.jsonl").write_text('{"session_id": "s", "prompt_ids": [1], "completion_ids": [2], "top_p": 0.9}\n')
+    code, found = doctor(capsys, str(tmp_path))
+    assert (code, found["examined"], found["wrong"]) == (1, ["log"], ["sampling is not truncated"])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +90,7 @@ def test_a_folder_without_a_template_or_a_tokenizer_is_told(folder: Path, capsys
         (["no/such/place"], "no/such/place does not exist"),
         (["http://127.0.0.1:9/x"], "expected http://HOST:PORT"),
         (["http://127.0.0.1:9"], "cannot be reached"),
-        (["--run", "no/such/file.toml"], "expected JSON or TOML"),
+        (["--run", "no/such/file.toml"], "no/such/file.toml: No such file or directory; expected JSON or TOML"),
     ],
 )
 def test_what_cannot_be_examined_is_one_line_and_2(
@@ -106,11 +115,20 @@ def test_settings_of_a_trainer_and_its_engine(tmp_path: Path, capsys: pytest.Cap
         "the trainer scores at the sampling temperature": "ok",
         "log-probabilities are those of the sampling distribution": "fail",
         "sampling is not truncated": "fail",
-        "no penalties": "ok",
+        "no penalties": "no_data",
     }
     file.write_text("[engine]\ntop_q = 1.0\n")
     assert main(["doctor", "--run", str(file)]) == 2
     assert "top_q" in capsys.readouterr().err
+
+
+def test_settings_that_nobody_gives_are_not_said_to_be_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[trainer]\n")
+    assert main(["doctor", "--run", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "nothing is wrong; 5 of 5 could not be told (n/a)"
+    assert not any(line.startswith("ok") for line in out.splitlines())
 
 
 def test_the_ways_of_sampling_of_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,3 +63,9 @@ def test_an_unknown_name_is_one_line_with_near_ones(words: list[str], hint: str,
     assert hint in error
     assert error.count("\n") == 1
     assert "\x1b" not in error
+
+
+def test_a_metric_that_is_a_signal_too_is_introduced_in_one_line(capsys: Captured) -> None:
+    lines = said(capsys, "max_w").splitlines()
+    assert lines[0].startswith("max_w (reported by importance-weight): ")
+    assert lines[1:3] == ["", "importance-weight"]

@@ -109,10 +109,11 @@ def test_ctrl_c_stops_everything_and_keeps_what_was_captured(start: Start, model
         turns = snapshot.frame("turns")
     assert turns.height >= 10
     sessions = turns["session_id"].n_unique()
-    assert out.splitlines()[:3] == [
+    assert out.splitlines()[:4] == [
         f"stopped; {turns.height} turns of {sessions} sessions are captured in {store}",
         "",
         "where to look next",
+        f"  roundhouse check {store}",
     ]
     assert verify(store).clean
 

@@ -1,5 +1,6 @@
 """The tokens around a fault: cut from the turns of the few pieces of evidence that are shown."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -126,7 +127,7 @@ def _context(check: str, evidence: Evidence, turn: _Turn) -> TokenContext:
         at=at,
         current=_piece(ids, start, at + AROUND),
         sampled_logprobs=_numbers(turn.columns["sampled_logprobs"] if sampled else None, start, at + AROUND),
-        trainer_logprobs=_numbers(_trainer(turn, evidence.step) if sampled else None, start, at + AROUND),
+        trainer_logprobs=_numbers(_trainer(turn, evidence) if sampled else None, start, at + AROUND),
         whole=tuple(ids.to_list()) if whole else None,
         request=turn.columns["request"] if whole else None,
     )
@@ -160,8 +161,19 @@ def _numbers(values: Any, start: int, end: int) -> tuple[float | None, ...]:
 
 
 # Any: a list of floats, made a Series again.
-def _trainer(turn: _Turn, step: int | None) -> Any:
-    """The trainer's log-probabilities: those of the step the evidence names, else the first there are."""
+def _trainer(turn: _Turn, evidence: Evidence) -> Any:
+    """The trainer's log-probabilities: of the scoring that the evidence is about, else of the first there is."""
+    step = evidence.detail.get("trainer_step") if evidence.step is None else evidence.step
     scored = [row for row in turn.scores if row["trainer_logprobs"] is not None]
-    named = [row for row in scored if step is not None and row["trainer_step"] == step]
-    return pl.Series((named or scored)[0]["trainer_logprobs"]) if scored else None
+    named = [row for row in scored if step is not None and row["trainer_step"] == step] or scored
+    at, value = evidence.token_index, evidence.detail.get("trainer_logprob")
+    if at is not None and isinstance(value, int | float):
+        named.sort(key=lambda row: _away(row["trainer_logprobs"], at, value))
+    return pl.Series(named[0]["trainer_logprobs"]) if named else None
+
+
+def _away(logprobs: Sequence[float | None], at: int, value: float) -> float:
+    """How far a list is from a value at an index."""
+    found = logprobs[at] if at < len(logprobs) else None
+    away = math.inf if found is None else abs(found - value)
+    return math.inf if math.isnan(away) else away

@@ -21,6 +21,7 @@ _NEXT = (
 )
 _SAID = "not a finite norm"
 _NEXT_NOT_FINITE = ("the loss and the log-probabilities of that step: which of them is not a number", "dtype overflow")
+_NEXT_OVERFLOW = ("the precision: float16 with a loss scaler overflows now and then, and skips that step's update",)
 
 
 def grad_norm(
@@ -49,28 +50,28 @@ def grad_norm(
     known = steps.select("step", "adapter", "loss", norm=norm).drop_nulls("norm")
     if known.is_empty():
         return Finding.no_data("grad-norm", "no step gives its gradient norm", missing=("steps.grad_norm",))
-    bad = known.filter(~pl.col("norm").is_finite())
     evidence = _not_finite(known)
     finite = known.filter(pl.col("norm").is_finite()).unique(["adapter", "step"], keep="last", maintain_order=True)
     curves = finite.sort("step").partition_by("adapter", as_dict=True, maintain_order=True)
-    largest = 0.0
+    ratios: list[float] = []
     moved: list[Evidence] = []
     for key, curve in curves.items():
         ratio, spikes = _spikes(key[0], curve, warn_at, fail_at, spike_sigmas)
-        largest = max(largest, ratio)
+        ratios += [] if ratio is None else [ratio]
         moved.extend([*spikes, *_drift(key[0], curve, drift_warn_at)])
     moved.sort(key=lambda each: -(each.value or 0.0))
     status = worst([each.status or "ok" for each in [*evidence, *moved]])
     held, omitted = kept([*evidence, *moved])
     spiked = sum(each.status is not None and "times the median" in (each.text or "") for each in moved)
+    said = f"{spiked} spikes, {len(moved) - spiked} drifts, {len(evidence)} norms not finite"
     return Finding(
         check="grad-norm",
         status=status,
-        value=largest,
+        value=max(ratios, default=None),
         unit="times the median before",
         threshold=Threshold(warn=warn_at, fail=fail_at),
-        summary=f"{known.height} steps, {spiked} spikes, {len(moved) - spiked} drifts, {bad.height} norms not finite",
-        check_next=(_NEXT_NOT_FINITE if bad.height else ()) + (_NEXT if moved else ()),
+        summary=f"{known.height} steps, {said}",
+        check_next=_next({each.status for each in evidence}) + (_NEXT if moved else ()),
         evidence=held,
         evidence_omitted=omitted,
         metrics={"grad_norm_max": float(finite["norm"].max())} if finite.height else {},  # pyright: ignore[reportArgumentType]
@@ -78,7 +79,12 @@ def grad_norm(
     )
 
 
+def _next(statuses: set[Status | None]) -> tuple[str, ...]:
+    return (_NEXT_NOT_FINITE if "fail" in statuses else ()) + (_NEXT_OVERFLOW if "warn" in statuses else ())
+
+
 def _not_finite(known: pl.DataFrame) -> list[Evidence]:
+    """Steps whose norm is no finite number, those first that no loss scaler explains."""
     finite = pl.col("norm").is_finite()
     last = pl.when(finite).then(pl.col("step")).max().over("adapter")
     skipped = pl.col("norm").is_infinite() & pl.col("loss").is_finite() & (pl.col("step") < last)
@@ -93,20 +99,20 @@ def _not_finite(known: pl.DataFrame) -> list[Evidence]:
 
 def _spikes(
     adapter: str | None, curve: pl.DataFrame, warn_at: float, fail_at: float, sigmas: float
-) -> tuple[float, list[Evidence]]:
-    """The largest multiple of the median before, and the steps that are spikes."""
+) -> tuple[float | None, list[Evidence]]:
+    """The largest multiple of the median before, None where no step has enough before it; and the spikes."""
     positive = curve.filter(pl.col("norm") > 0)
     logs = positive["norm"].log()
     centre = logs.rolling_median(BEFORE, min_samples=LEAST).shift(1)
     spread = 1.4826 * (logs - centre).abs().rolling_median(BEFORE, min_samples=LEAST).shift(1)
     found: list[Evidence] = []
-    largest = 0.0
+    largest: float | None = None
     rows = zip(positive["step"], positive["norm"], logs - centre, spread, strict=True)
     for step, norm, above, width in rows:
         if above is None:
             continue
         ratio = float(np.exp(above))
-        largest = max(largest, ratio)
+        largest = max(largest or 0.0, ratio)
         status: Status = grade(ratio, warn_at=warn_at, fail_at=fail_at)
         if status == "ok" or (width is not None and above <= sigmas * width):
             continue

@@ -38,9 +38,9 @@ def zero_variance_group(
     infinite = list(_not_finite(advantages))
     faulty = bool(infinite) or bool(sessions.select((pl.col("disagrees") | pl.col("not_finite")).any()).item())
     if sessions["reward"].null_count() == sessions.height and not faulty:
-        return Finding.no_data(
-            "zero-variance-group", "no session has a reward", missing=("turns.reward", "rewards.value")
-        )
+        evaluated = turns["reward"].count() > 0 or rewards["value"].count() > 0
+        said = "only evaluations have a reward, and no training session" if evaluated else "no session has a reward"
+        return Finding.no_data("zero-variance-group", said, missing=("turns.reward", "rewards.value"))
     disagreeing = list(_disagreeing(sessions))
     groups = _groups(sessions)
     compared = groups.filter(pl.col("rewarded") >= 2)

@@ -17,6 +17,7 @@ CAUSES = (
     "trainer_raw_held",
     "truncated_held",
     "shift_tokens",
+    "abs_d_shift",
     "abs_shift_left",
     "abs_shift_right",
     "reference_tokens",
@@ -30,7 +31,8 @@ CAUSES = (
 `abs_d`: |log w|.
 `*_raw_told`, `*_raw_held`: tokens that can tell whether one side's logits were not divided by T, and those that do.
 `truncated_held`: tokens whose log w lies between log top_p and 0, as when mu was renormalised over the nucleus.
-`abs_shift_left`, `abs_shift_right`: |log pi_old - log mu| with mu taken one token later or earlier.
+`abs_shift_left`, `abs_shift_right`: |log pi_old - log mu| with mu taken one token later or earlier;
+`abs_d_shift`: |log w| of as many tokens, without the first or without the last, whichever is less.
 `abs_mu_reference`, `abs_mu_generator`: |log mu - log p| of the base model, and of the version that should have sampled;
 `abs_d_reference`, `abs_d_generator`: |log w| of the same tokens."""
 PER_CELL = 32
@@ -104,8 +106,13 @@ def _truncated(d: Array, top_p: float | None) -> dict[str, float]:
 def _shifted(mu: Array, old: Array) -> dict[str, float]:
     if len(mu) < 2:
         return {}
-    left, right = np.abs(old[:-1] - mu[1:]).sum(), np.abs(old[1:] - mu[:-1]).sum()
-    return {"shift_tokens": len(mu) - 1.0, "abs_shift_left": float(left), "abs_shift_right": float(right)}
+    d = np.abs(old - mu)
+    return {
+        "shift_tokens": len(mu) - 1.0,
+        "abs_d_shift": float(d.sum() - max(d[0], d[-1])),
+        "abs_shift_left": float(np.abs(old[:-1] - mu[1:]).sum()),
+        "abs_shift_right": float(np.abs(old[1:] - mu[:-1]).sum()),
+    }
 
 
 def _other(name: str, values: Array, place: Array, mu: Array, d: Array) -> dict[str, float]:

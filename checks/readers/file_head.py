@@ -2,7 +2,9 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import zstandard
 
 from checks.readers.lines import decode_json
 from checks.readers.parquet_rows import column_names
@@ -10,6 +12,8 @@ from checks.readers.plain_bytes import open_plain
 
 HEAD_BYTES = 256 * 1024
 _PIECE = 4 * 1024
+_LINE_BYTES = 64 * 2**20
+"""Longest first line that is looked at to tell the format."""
 
 
 class FileHead:
@@ -36,7 +40,10 @@ class FileHead:
     @cached_property
     # Any: a JSON value of unknown shape.
     def first_json(self) -> Any:
-        """The first JSON value: the first line that is one, else the whole file if it is small and JSON; else None."""
+        """The first JSON value: the first line that is one, else the whole file if it is small and JSON; else None.
+
+        Of a first line that goes on beyond the head, an object without what is in its lists, objects and long texts.
+        """
         for line in self.start.removeprefix(b"\xef\xbb\xbf").splitlines()[:5]:
             if line.strip():
                 try:
@@ -46,7 +53,19 @@ class FileHead:
         try:
             return decode_json(self.start)
         except (ValueError, RecursionError):
+            return self._long_line()
+
+    def _long_line(self) -> dict[str, Any] | None:
+        """The first line as an object, where it is longer than the head: one long prompt is enough for that."""
+        if b"\n" in self.start.strip() or self.start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
             return None
+        try:
+            with open_plain(self.path) as file:
+                value = decode_json(file.readline(_LINE_BYTES).removeprefix(b"\xef\xbb\xbf"))
+        except (OSError, EOFError, zstandard.ZstdError, ValueError, RecursionError):
+            return None
+        held = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+        return {name: each if _is_short(each) else type(each)() for name, each in held.items()}
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -84,3 +103,8 @@ class FileHead:
     def is_pickle(self) -> bool:
         """Whether it begins as a pickle of protocol 2 or later does."""
         return len(self.start) > 1 and self.start[0] == 0x80 and self.start[1] in (2, 3, 4, 5)
+
+
+# Any: a JSON value.
+def _is_short(value: Any) -> bool:
+    return not isinstance(value, list | dict) and (not isinstance(value, str) or len(value) <= 256)

@@ -12,6 +12,7 @@ from checks.readers.format import Format, Unit
 from checks.readers.scored_batch import of_sessions
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
+from collector.errors import UserError
 
 _METRICS_ONLY = ("tensorboard", "trainer-metrics")
 """Formats without turns: what they say of turns is for a folder that holds no dump."""
@@ -26,6 +27,7 @@ class FileLog:
         self._reason = reason
         self._unreadable = UnreadableParts()
         self._tables: dict[str, pl.DataFrame] | None = None
+        self._sizes: dict[Path, tuple[int, int]] = {}
 
     def batches(
         self,
@@ -37,6 +39,7 @@ class FileLog:
         """The turns in the order of the files and their lines."""
         rest: dict[str, list[Row]] = {}
         unreadable = UnreadableParts()
+        self._refuse_replaced()
         for turns in self._turn_frames(unreadable, rest):
             batch = split_scores(turns, columns, score_columns)
             chosen = batch if sessions is None else of_sessions(batch, sessions)
@@ -44,6 +47,19 @@ class FileLog:
                 yield chosen
         self._unreadable = unreadable
         self._tables = {name: readable_frame(rows, name, unreadable) for name, rows in rest.items()}
+
+    def _refuse_replaced(self) -> None:
+        """Passes must meet the same turns: a file may grow between them, but not be another or shorter."""
+        for file in {file for _, unit in self._units for file in unit}:
+            try:
+                now = file.stat()
+            except OSError as error:
+                said = error.strerror or str(error)
+                raise UserError(f"{file} was there when the log was opened: {said}; check a copy of it") from error
+            inode, size = self._sizes.setdefault(file, (now.st_ino, now.st_size))
+            if now.st_ino != inode or now.st_size < size:
+                found = f"{size} bytes, now {now.st_size}" if now.st_ino == inode else "another file now"
+                raise UserError(f"{file} was replaced or cut while it was read ({found}); check a copy of it")
 
     def _turn_frames(self, unreadable: UnreadableParts, rest: dict[str, list[Row]]) -> Iterator[pl.DataFrame]:
         gatherer = TurnGatherer(unreadable)
@@ -71,7 +87,7 @@ class FileLog:
             path=str(self._path),
             format=formats,
             reason=self._reason,
-            files=sum(len(unit) for _, unit in self._units),
+            files=len({file for _, unit in self._units for file in unit}),
             unreadable=self._unreadable.count,
             unreadable_first=tuple(self._unreadable.first),
         )

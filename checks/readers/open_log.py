@@ -100,24 +100,25 @@ def _native_databases(
 def _file_log(path: Path, heads: Sequence[FileHead], reads: str | None, skipped: list[Unreadable]) -> FileLog | None:
     """The files that readers know, as one log."""
     found: dict[str, list[FileHead]] = {}
-    reasons: dict[str, str] = {}
+    reasons: dict[str, tuple[int, str]] = {}
     unknown: list[FileHead] = []
     for head in heads:
         for form in FORMATS if reads is None else [_named(reads)]:
             if (reason := form.recognise(head)) is not None:
                 found.setdefault(form.name, []).append(head)
-                reasons.setdefault(form.name, reason)
+                reasons[form.name] = max((head.size, reason), reasons.get(form.name, (-1, "")))
                 break
         else:
             unknown.append(head)
     if reads is not None and not found and unknown and (reads != NATIVE or unknown[0].path == path):
         _refuse_binary(unknown[0]) if reads == NATIVE else None
-        found, reasons, unknown = {reads: unknown}, {reads: f"--reads {reads}"}, []
+        found, reasons, unknown = {reads: unknown}, {reads: (0, f"--reads {reads}")}, []
     skipped += [Unreadable(place=str(head.path), reason=_seems(head)) for head in unknown]
     units: list[tuple[Format, Unit]] = [
         (_named(name), unit) for name, of_format in found.items() for unit in _named(name).units(of_format)
     ]
-    reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    # The largest file of a format is the log, and small ones stand beside it.
+    reason = "; ".join(f"{name}: {reason}" for name, (_, reason) in reasons.items())
     return FileLog(path, units, reason) if units else None
 
 

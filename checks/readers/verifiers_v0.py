@@ -1,5 +1,6 @@
 """verifiers v0: evaluation results, one rollout per line, or all outputs in one document."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from checks.readers.format import Format, Unit
 from checks.readers.json_document import document, documents
 from checks.readers.json_outline import outline, tells
 from checks.readers.unreadable import UnreadableParts
-from checks.rows import Row, TurnRow
+from checks.rows import EvalRow, Row, TurnRow
 
 _METADATA = frozenset({"env_id", "model", "num_examples", "rollouts_per_example"})
 _ROLLOUT = frozenset({"example_id", "prompt", "completion", "reward"})
@@ -60,6 +61,7 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
     """The rollouts of one file, with what the metadata beside it says."""
     *beside, path = unit
     about = mapping(document(beside[0], unreadable)) if beside else {}
+    samples: Counter[str | None] = Counter()
     for place, each in documents(path, unreadable):
         if "outputs" not in each and each.keys() >= _METADATA:
             unreadable.add(place, "metadata of an evaluation without its rollouts; expected results.jsonl beside it")
@@ -70,6 +72,8 @@ def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
             where = f"{place} output {index}" if "outputs" in each else place
             try:
                 yield from list(_turns(mapping(rollout), said, path, where))
+                if (scored := _evaluated(mapping(rollout), said, path, samples)) is not None:
+                    yield scored
             except ValueError as error:
                 unreadable.add(where, str(error))
 
@@ -103,6 +107,17 @@ def _turns(rollout: JsonObject, about: JsonObject, path: Path, place: str) -> It
     for number_, (turn, end) in enumerate(zip(turns, ends, strict=True), start=1):
         row: dict[str, Json] = {**common, **end, **turn, "turn": number_}
         yield TurnRow(**row)
+
+
+def _evaluated(rollout: JsonObject, about: JsonObject, path: Path, samples: Counter[str | None]) -> EvalRow | None:
+    """The rollout as a sample of its task; None where it was made for training or has no reward."""
+    score = number(rollout.get("reward"), "reward")
+    if "train" in path.name or score is None:
+        return None
+    task = text(rollout.get("example_id"))
+    samples[task] += 1
+    suite = "/".join(name for name in (text(about.get("env_id")), short(path)) if name)
+    return EvalRow(suite=suite, task_id=task, sample=samples[task] - 1, score=score)
 
 
 def _step(step: JsonObject) -> dict[str, Json]:

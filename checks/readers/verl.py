@@ -22,7 +22,7 @@ from checks.rows import EvalRow, Row, TurnRow, VersionSpan
 
 _KEYS = {"input", "output", "score", "step"}
 _STEP_FOLDER = re.compile(r"(?:genstep_)?(\d+)")
-_VALIDATION_FOLDER = re.compile(r"(^|[-_.])(val|eval|test|valid|validation)", re.IGNORECASE)
+_VALIDATION_FOLDER = re.compile(r"(^|[-_.])(val|valid|validation|eval|evaluation|test)s?\d*($|[-_.])", re.IGNORECASE)
 
 
 def recognise(head: FileHead) -> str | None:

@@ -90,9 +90,8 @@ def _temperature(row: dict[str, Any]) -> str | None:
 def _hint(row: dict[str, Any]) -> str:
     """What else the pattern of a mismatch says; empty for nothing."""
     if row["shift_tokens"] >= TOLD_AT_LEAST:
-        aligned = row["abs_d"] / row["tokens"]
         for name, way in (("abs_shift_left", "late"), ("abs_shift_right", "early")):
-            if row[name] / row["shift_tokens"] < SHIFTED * aligned:
+            if row[name] < SHIFTED * row["abs_d_shift"]:
                 return f"the lists agree when sampled_logprobs are moved by one: they stand one token too {way}"
     if row["tokens"] and row["truncated_held"] >= 0.95 * row["tokens"]:
         return f"log w lies between log top_p and 0: sampled_logprobs are renormalised within top_p {row['top_p']:g}"

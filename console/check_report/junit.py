@@ -25,12 +25,26 @@ def render_junit(report: Report, *, failing: tuple[Status, ...]) -> str:
         Xml.SubElement(properties, "property", {"name": name, "value": _safe(value)})
     for finding in report.findings:
         _case(suite, finding, failing)
-    if report.source.unreadable:
-        lines = [f"{each.place}: {each.reason}" for each in report.source.unreadable_first]
-        said = f"{report.source.unreadable} pieces could not be read\n" + "\n".join(map(_safe, lines))
-        Xml.SubElement(suite, "system-err").text = said
+    said = _left_out(report)
+    if said:
+        Xml.SubElement(suite, "system-err").text = "\n".join(map(_safe, said))
     Xml.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(suites, encoding="unicode") + "\n"
+
+
+def _left_out(report: Report) -> list[str]:
+    """What could not be read, and which files of the folder are no logs, the first of each by name."""
+    source = report.source
+    parts = (
+        (source.unreadable, "pieces could not be read", source.unreadable_first),
+        (source.skipped, "files are of no known format", source.skipped_first),
+    )
+    return [
+        line
+        for count, what, first in parts
+        if count
+        for line in (f"{count} {what}", *(f"{each.place}: {each.reason}" for each in first))
+    ]
 
 
 def _properties(report: Report) -> dict[str, str]:
@@ -42,6 +56,7 @@ def _properties(report: Report) -> dict[str, str]:
         "sessions": str(counts.sessions),
         "tokens": str(counts.tokens),
         "unreadable": str(source.unreadable),
+        "skipped_files": str(source.skipped),
     }
 
 

@@ -25,6 +25,7 @@ td, li, p { overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
 .findings { width: 100%; }
 .findings td:nth-child(-n+2) { white-space: nowrap; }
+.findings td:nth-child(-n+4) { overflow-wrap: normal; }
 .status { font-weight: 600; }
 .fail { color: var(--fail); } .warn { color: var(--warn); } .info { color: var(--info); } .ok { color: var(--ok); }
 .no_data { color: var(--none); }

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO, cast
 
 from collector.errors import UserError
 
@@ -101,8 +101,9 @@ def prepared(args: argparse.Namespace) -> Setup:
     from console.config import DEFAULT_FILE, load_config
 
     said: list[str] = []
-    checks = select_checks(_names(args.select), _names(args.ignore))
-    if not checks:
+    chosen = _names(args.select)
+    checks = select_checks(chosen, _names(args.ignore))
+    if not checks or (args.select and not chosen):
         raise UserError("--select and --ignore leave no check; roundhouse explain lists them")
     config = load_config(args.config, say=said.append).checks
     try:
@@ -111,6 +112,9 @@ def prepared(args: argparse.Namespace) -> Setup:
         raise UserError(f"{args.config or DEFAULT_FILE}: {error}") from error
     if args.output is not None:
         _refuse_unwritable(args.output)
+    # Python leaves it out where the caller closed it.
+    elif cast(TextIO | None, sys.stdout) is None:
+        raise UserError("standard output is closed; give --output FILE")
     return Setup(checks, thresholds, _tools(args.tokenizer), config.alerts, said)
 
 
@@ -202,10 +206,7 @@ def _text(report: "Report", shown: "Mapping[str, Sequence[Exhibit]]", *, to_file
 def _write(written: bytes, output: Path | None, report: "Report") -> None:
     """The report alone on stdout; or into a file, and then one line on stdout that says so."""
     if output is None:
-        left = memoryview(written)
-        while left:  # an unbuffered stdout may take a part only
-            left = left[sys.stdout.buffer.write(left) :]
-        sys.stdout.buffer.flush()
+        _to_stdout(written)
         return
     from console.check_report.statuses import tally
 
@@ -214,6 +215,19 @@ def _write(written: bytes, output: Path | None, report: "Report") -> None:
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}; give another --output") from error
     print(f"{output}: {tally(report.findings)}", flush=True)
+
+
+def _to_stdout(written: bytes) -> None:
+    out = cast(BinaryIO, getattr(sys.stdout.buffer, "raw", sys.stdout.buffer))
+    left = memoryview(written)
+    try:
+        sys.stdout.flush()
+        while left:  # without a buffer, which would fail once more at exit, a part only may be taken
+            left = left[out.write(left) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"standard output cannot be written: {error.strerror}; give --output FILE") from error
 
 
 def _refuse_unwritable(output: Path) -> None:

@@ -35,14 +35,16 @@ def test_frames_without_further_scores_are_read() -> None:
     assert "more_scores" in SCHEMAS["turns"]
 
 
-def test_turns_of_text_are_given_before_they_are_too_many() -> None:
+def test_turns_of_text_are_given_before_they_are_too_many(tmp_path: Path) -> None:
     request: dict[str, object] = {"messages": [{"role": "user", "content": "x" * 2**20}]}
 
     def read(unit: Unit, unreadable: UnreadableParts) -> Iterator[Row]:
         return (TurnRow(session_id="s", request=request) for _ in range(9))
 
     form = Format(name="text", about="", recognise=lambda head: None, read=read)
-    log = FileLog(Path("x"), [(form, (Path("x"),))], "")
+    path = tmp_path / "x"
+    path.touch()
+    log = FileLog(path, [(form, (path,))], "")
     assert [batch.turns.height for batch in log.batches(["request"])] == [8, 1]
 
 

@@ -5,16 +5,21 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
+from checks.columns import SCHEMAS
 from checks.finding import Evidence
 from checks.log import Batch, MemoryLog
 from checks.token_context import AROUND, SCORE_COLUMNS, TURN_COLUMNS, Piece, Shown, sessions_of, token_contexts
 
-LISTS = {"prompt_ids": pl.List(pl.Int32), "completion_ids": pl.List(pl.Int32)}
+LISTS = {
+    "prompt_ids": pl.List(pl.Int32),
+    "completion_ids": pl.List(pl.Int32),
+    "more_scores": SCHEMAS["turns"]["more_scores"],
+}
 
 
 def batch(*turns: dict[str, object]) -> Batch:
     """Turns as a log gives them."""
-    frame = pl.DataFrame(list(turns), schema_overrides=LISTS)
+    frame = pl.DataFrame(list(turns), schema_overrides={n: LISTS[n] for n in LISTS if any(n in each for each in turns)})
     [only] = MemoryLog({"turns": frame}).batches(TURN_COLUMNS, SCORE_COLUMNS)
     return only
 
@@ -146,3 +151,39 @@ def test_reading_stops_when_everything_was_found() -> None:
 
     [context] = token_contexts(batches(), [Shown("loss-mask", Evidence(session_id="s", turn=1, token_index=0))])
     assert context is not None
+
+
+SCORED_TWICE = batch(
+    {
+        "session_id": "s",
+        "turn": 1,
+        "completion_ids": [1, 2],
+        "sampled_logprobs": [-0.5, -0.5],
+        "trainer_step": 3,
+        "trainer_logprobs": [-0.25, -0.25],
+        "more_scores": [
+            {"trainer_step": 4, "trainer_logprobs": [-1.0, -9.0]},
+            {"trainer_step": 4, "trainer_logprobs": [-1.0, -7.0]},
+        ],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown"),
+    [
+        ({"trainer_step": 4, "trainer_logprob": -9.01}, (-1.0, -9.0)),
+        ({"trainer_step": 4, "trainer_logprob": -7.0}, (-1.0, -7.0)),
+        ({"trainer_step": None, "trainer_logprob": -9.0}, (-1.0, -9.0)),
+        ({"trainer_step": 3}, (-0.25, -0.25)),
+        ({"trainer_step": 9}, (-0.25, -0.25)),
+        ({}, (-0.25, -0.25)),
+    ],
+)
+def test_of_several_scorings_the_one_at_fault_is_shown(
+    detail: dict[str, int | float | str | None], shown: tuple[float, ...]
+) -> None:
+    evidence = Evidence(session_id="s", turn=1, token_index=1, detail=detail)
+    [context] = token_contexts([SCORED_TWICE], [Shown("importance-weight", evidence)])
+    assert context is not None
+    assert context.trainer_logprobs == shown

@@ -93,3 +93,7 @@ def test_a_step_that_loss_scaling_skipped_warns_and_other_infinities_fail(
     found = check("grad-norm", steps=logged)
     assert found.status == status
     assert [each.kind for each in found.evidence] == ["not_finite"]
+
+
+def test_no_multiple_is_said_where_no_step_has_enough_before_it() -> None:
+    assert check("grad-norm", steps=steps([1.0] * 5)).value is None

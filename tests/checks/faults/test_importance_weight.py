@@ -189,6 +189,17 @@ def test_lists_shifted_by_one_are_said_to_be(moved: int, said: str) -> None:
     assert said in (found.evidence[0].text or "")
 
 
+@pytest.mark.parametrize("edge", [0, -1])
+def test_a_fault_at_the_edge_of_short_turns_is_no_shift(edge: int) -> None:
+    """Moving the lists by one leaves one token out, which must not be what makes them agree."""
+    old = [-0.01, -0.02, -0.001, -0.02]
+    old[edge] = -9.0
+    mu = [-0.01, -0.02, -0.001, -0.02]
+    found = finding([turn(mu, old, turn=n, **at_lag(0)) for n in range(1, 9)])
+    assert found.status == "fail"
+    assert not any("moved by one" in (each.text or "") for each in found.evidence)
+
+
 def test_mu_renormalised_within_top_p_is_said_to_be() -> None:
     rng = np.random.default_rng(9)
     old = -rng.exponential(1, 80) - 0.3

@@ -162,3 +162,8 @@ def test_without_a_reason_to_finish_the_trainer_tells_that_the_last_token_was_ap
 def test_ids_alone_are_nothing_to_compare() -> None:
     found = finding([{"session_id": "s", "completion_ids": [1]}])
     assert (found.status, found.value) == ("no_data", None)
+
+
+def test_a_source_s_own_count_alone_is_compared_with_nothing() -> None:
+    bare = turn(prompt_ids=None, completion_ids=None, sampled_logprobs=None, stated_completion_tokens=24)
+    assert finding([bare]).status == "no_data"

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from tests.checks.readers.reading import opened, turns, unreadable, write_lines
+from checks.suite import run, select_checks
+from tests.checks.readers.reading import opened, rows, turns, unreadable, write_lines
 
 
 def test_results_give_rewards_groups_and_text(shared_folder: Path) -> None:
@@ -61,8 +62,8 @@ def test_metadata_belongs_to_the_results_beside_it(tmp_path: Path, shared_folder
 
 def test_groups_of_two_evaluations_are_not_one(tmp_path: Path) -> None:
     rollout = {"example_id": 0, "prompt": "q", "completion": "a", "reward": 1.0}
-    for run in ("a", "b"):
-        write_lines(tmp_path / run / "results.jsonl", [rollout, rollout])
+    for folder in ("a", "b"):
+        write_lines(tmp_path / folder / "results.jsonl", [rollout, rollout])
     found = turns(opened(tmp_path))
     assert len({turn["session_id"] for turn in found}) == 4
     assert len({turn["group_id"] for turn in found}) == 2
@@ -73,3 +74,29 @@ def test_rollouts_of_training_are_not_evaluations(tmp_path: Path) -> None:
     rollout = {"example_id": 0, "prompt": "q", "completion": "a", "reward": 1.0, "is_truncated": True}
     (turn,) = turns(opened(write_lines(tmp_path / "step_12" / "train_rollouts.jsonl", [rollout])))
     assert (turn["purpose"], turn["trainer_step"], turn["finish_reason"]) == (None, 12, "length")
+
+
+def test_evaluations_give_pass_at_k_by_example(tmp_path: Path) -> None:
+    """Of 2 tasks with 2 samples: one solved once, one never. pass@1 = (1/2 + 0)/2, pass@2 = (1 + 0)/2."""
+    rollouts = [{"example_id": n, "prompt": "q", "completion": "a", "reward": r} for n, r in enumerate([1.0, 0.2])]
+    again = [each | {"reward": 0.0} for each in rollouts]
+    write_lines(tmp_path / "a" / "results.jsonl", [*rollouts, *again])
+    write_lines(tmp_path / "train" / "train_rollouts.jsonl", rollouts)
+    log = opened(tmp_path)
+    assert [(row["task_id"], row["sample"], row["score"]) for row in rows(log, "evals")] == [
+        ("0", 0, 1.0),
+        ("1", 0, 0.2),
+        ("0", 1, 0.0),
+        ("1", 1, 0.0),
+    ]
+    report = run(log, checks=select_checks(["pass-at-k"]))
+    assert report.metrics == {"pass_at_1": 0.25, "pass_at_2": 0.5}
+
+
+def test_a_file_that_several_units_need_is_counted_once(tmp_path: Path) -> None:
+    rollout = {"example_id": 0, "prompt": "q", "completion": "a", "reward": 1.0}
+    about = {"env_id": "e", "model": "m", "num_examples": 1, "rollouts_per_example": 1}
+    write_lines(tmp_path / "metadata.json", [about])
+    for name in ("a.jsonl", "b.jsonl"):
+        write_lines(tmp_path / name, [rollout])
+    assert opened(tmp_path).source().files == 3

@@ -67,7 +67,7 @@ def test_the_newer_trainer_names_its_groups(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", ["val_data", "validation", "my-eval", "test"])
+@pytest.mark.parametrize("folder", ["val_data", "validation", "my-eval", "test", "evals", "val2"])
 def test_validation_is_told_by_its_folder(tmp_path: Path, folder: str) -> None:
     path = write_lines(
         tmp_path / folder / "3.jsonl", [line("a", 1.0, acc=True), line("a", 0.0, acc=False), line("b", 0.5)]

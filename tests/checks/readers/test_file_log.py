@@ -1,0 +1,77 @@
+"""Files that change between two passes over a log, and the reason a folder was recognised by."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks.readers.open_log import open_log
+from checks.readers.walk import walk
+from collector.errors import UserError
+from tests.checks.readers.reading import write_lines
+
+TURN = {"session_id": "x", "prompt_ids": [1], "completion_ids": [2]}
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def replaced(path: Path) -> None:
+    other = write_lines(path.with_name("other"), [TURN] * 5)
+    os.replace(other, path)
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (cut, "replaced or cut while it was read .* bytes, now "),
+        (replaced, "replaced or cut while it was read .another file now"),
+        (gone, "was there when the log was opened: No such file"),
+    ],
+)
+def test_a_file_that_is_another_in_the_second_pass_is_refused(
+    change: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
+    path = write_lines(tmp_path / "log.jsonl", [TURN, TURN])
+    log = open_log(path)
+    assert sum(batch.turns.height for batch in log.batches(())) == 2
+    change(path)
+    with pytest.raises(UserError, match=said):
+        list(log.batches(()))
+
+
+def test_a_file_may_grow_while_it_is_read(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "log.jsonl", [TURN, TURN])
+    log = open_log(path)
+    assert sum(batch.turns.height for batch in log.batches(())) == 2
+    with path.open("a") as file:
+        file.write(json.dumps(TURN) + "\n" + json.dumps(TURN)[:9])
+    assert sum(batch.turns.height for batch in log.batches(())) == 3
+    assert log.source().unreadable == 1
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="a pipe or a device, expected a file, which is read more than once"):
+        walk(tmp_path / "pipe")
+    assert walk(tmp_path).files == []
+
+
+def test_the_reason_of_a_format_is_that_of_its_largest_file(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [{"record": "step", "step": 1}])
+    write_lines(tmp_path / "b.jsonl", [TURN] * 9)
+    write_lines(tmp_path / "c.jsonl", [{"record": "eval", "step": 1}])
+    assert open_log(tmp_path).source().reason == "native: lines with session_id, prompt_ids and completion_ids"
+
+
+def test_what_sqlite_keeps_beside_a_database_is_no_file_of_its_own(tmp_path: Path) -> None:
+    for name in ("a.db", "a.db-wal", "a.db-shm", "b.db-wal", "notes-wal", "-wal"):
+        (tmp_path / name).write_bytes(b"x")
+    assert [path.name for path in walk(tmp_path).files] == ["-wal", "a.db", "b.db-wal", "notes-wal"]

@@ -23,7 +23,7 @@ from checks.measures.sampled_tokens import (
 )
 from checks.measures.scored_tokens import ScoredTokens
 from checks.measures.weight_causes import weight_causes
-from checks.measures.weight_sums import histogram, piece_sums
+from checks.measures.weight_sums import histogram, piece_sums, worst_tokens
 from checks.ragged import Array, ragged
 
 POSITIONS = (0, 16, 64, 256, 1024, 4096)
@@ -106,11 +106,12 @@ class ImportanceWeights:
         self._keep("cells", _by_cell(segments))
         self._keep("histogram", histogram(tokens, start, segments, CELL))
         candidates = _candidates(segments)
-        ends = np.append(start[1:], len(tokens.mu))
-        spans = [(int(start[index]), int(ends[index])) for index in candidates["segment"].to_list()]
-        self._locate(turns, candidates, tokens, spans)
+        segment = candidates["segment"].to_numpy()
+        begin, end = start[segment], np.append(start[1:], len(tokens.mu))[segment]
+        self._locate(turns, candidates, tokens, worst_tokens(tokens, begin, end))
         chosen = candidates.with_row_index("index").filter(pl.col("sum_abs") > WORST_MEAN * pl.col("n"))
         if chosen.height:
+            spans = list(zip(begin.tolist(), end.tolist(), strict=True))
             self._keep("causes", weight_causes(chosen, scores, tokens, spans, CELL))
 
     def _finite(self, turns: pl.DataFrame, tokens: ScoredTokens, kept: Array | None) -> Array:
@@ -132,15 +133,8 @@ class ImportanceWeights:
         )
         return finite if kept is None else kept & finite
 
-    def _locate(
-        self, turns: pl.DataFrame, candidates: pl.DataFrame, tokens: ScoredTokens, spans: list[tuple[int, int]]
-    ) -> None:
-        """Finds the worst token of each candidate."""
-        worst = np.empty(candidates.height, dtype=np.int64)
-        for index, (begin, end) in enumerate(spans):
-            log_w = tokens.log_w(slice(begin, end))
-            low, high = int(log_w.argmin()), int(log_w.argmax())
-            worst[index] = begin + (low if -log_w[low] >= log_w[high] else high)
+    def _locate(self, turns: pl.DataFrame, candidates: pl.DataFrame, tokens: ScoredTokens, worst: Array) -> None:
+        """Keeps each candidate with its worst token."""
         row = candidates["row"].to_numpy()
         self._counts["candidates"] += candidates.height
         self._keep(

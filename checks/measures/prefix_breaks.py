@@ -108,6 +108,7 @@ class PrefixBreaks:
     def add_again(self, batch: Batch) -> None:
         """Gathers the chosen sessions' turns, and tells of each session once it is whole."""
         turns = TurnIds.of(batch.turns)
+        requests, responses = (batch.turns[name].to_list() for name in ("request", "response"))
         for row in turns.rows:
             session = self._sessions.get(turns.sessions[row])
             # A log that is being written may have gone on since the first pass.
@@ -121,7 +122,7 @@ class PrefixBreaks:
                 turns.prompts.row(row),
                 turns.completions.row(row),
                 failed=turns.failed[row],
-                dialogue=dialogue_of(batch.turns["request"][row], batch.turns["response"][row]),
+                dialogue=None if requests[row] is None else dialogue_of(requests[row], responses[row]),
             )
             if gathered.missing == 0:
                 self._tell(session)

@@ -56,6 +56,29 @@ def _block_sums(sums: dict[str, Array], at: slice, d: Array, mu: Array, begin: A
         sums["sum_w2"][at] = np.add.reduceat(room, begin)
 
 
+def worst_tokens(tokens: ScoredTokens, begin: Array, end: Array) -> Array:
+    """Of each run of tokens, none empty, the one whose |log w| is largest: of equals the least w, then the first."""
+    worst = np.empty(len(begin), dtype=np.int64)
+    ends: Array = np.cumsum(end - begin)
+    first = 0
+    while first < len(begin):
+        done = int(ends[first]) - int(end[first] - begin[first])
+        last = max(first + 1, int(np.searchsorted(ends, done + _BLOCK, side="right")))
+        worst[first:last] = _worst_of_block(tokens, begin[first:last], end[first:last])
+        first = last
+    return worst
+
+
+def _worst_of_block(tokens: ScoredTokens, begin: Array, end: Array) -> Array:
+    lengths = end - begin
+    starts = np.cumsum(lengths) - lengths
+    token = np.arange(int(lengths.sum())) + np.repeat(begin - starts, lengths)
+    d = tokens.log_w(token)
+    low, high = np.minimum.reduceat(d, starts), np.maximum.reduceat(d, starts)
+    found = np.flatnonzero(d == np.repeat(np.where(-low >= high, low, high), lengths))
+    return token[found[np.searchsorted(found, starts)]]
+
+
 def histogram(tokens: ScoredTokens, start: Array, segments: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Tokens per cell and bin, of every token in a small log and of evenly spaced ones in a large one."""
     total = len(tokens.mu)

@@ -1,10 +1,15 @@
 """Rows of readers gathered into the frames that checks read, a bounded number of tokens at a time."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+# (pyarrow carries no types)
+
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from checks.columns import SCHEMAS, TABLES
 from checks.readers.unreadable import UnreadableParts
@@ -14,8 +19,8 @@ BATCH_TOKENS = 2_000_000
 """Prompt and completion tokens of one batch, more only where one turn has more."""
 BATCH_TURNS = 50_000
 _TEXT_BYTES_PER_TOKEN = 4
-_NOT_HELD = (OverflowError, TypeError, UnicodeError, RecursionError, pl.exceptions.PolarsError)
-"""What Polars raises on a value that its column cannot hold, such as an id beyond int32."""
+_NOT_HELD = (OverflowError, TypeError, UnicodeError, RecursionError, pa.ArrowInvalid, pl.exceptions.PolarsError)
+"""What Polars and Arrow raise on a value that its column cannot hold, such as an id beyond int32."""
 _TABLE_OF = {row: name for name, row in TABLES.items()}
 
 
@@ -55,14 +60,22 @@ def _weight(row: TurnRow) -> int:
 def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
     """Rows of one table as a frame."""
     fields = TABLES[table].__struct_fields__
-    columns: dict[str, list[Any]] = {name.rstrip("_"): [getattr(row, name) for row in rows] for name in fields}
+    columns: dict[str, Any] = {name.rstrip("_"): [getattr(row, name) for row in rows] for name in fields}
     for name in ("request", "response", "detail"):
         if name in columns:
             columns[name] = [None if v is None else msgspec.json.encode(v).decode() for v in columns[name]]
     if "weight_versions" in columns:
-        columns["weight_versions"] = [_spans(spans) for spans in columns["weight_versions"]]
-        columns["more_scores"] = [msgspec.to_builtins(scores) for scores in columns["more_scores"]]
+        # Polars makes a frame of every list of structs; Arrow all lists at once.
+        spans = [_spans(spans) for spans in columns["weight_versions"]]
+        scores = [msgspec.to_builtins(scores) for scores in columns["more_scores"]]
+        columns["weight_versions"] = pl.Series(pa.array(spans, _arrow_type("weight_versions")))
+        columns["more_scores"] = pl.Series(pa.array(scores, _arrow_type("more_scores")))
     return pl.DataFrame(columns, schema=SCHEMAS[table], strict=True)
+
+
+@cache
+def _arrow_type(column: str) -> pa.DataType:
+    return pl.Series([], dtype=SCHEMAS["turns"][column]).to_arrow().type
 
 
 def readable_frame(rows: Sequence[Row], table: str, unreadable: UnreadableParts) -> pl.DataFrame:

@@ -1,19 +1,22 @@
 """martingale: tokens.db, with both log-probabilities of every token at every step that trained on it."""
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from checks.readers.fields import Json, JsonObject, mapping, number, objects, text, token_ids, when, whole
+from checks.log import Unreadable
+from checks.readers.fields import Json, mapping, number, text, when, whole
 from checks.readers.file_head import FileHead
 from checks.readers.file_order import in_order
 from checks.readers.format import Format, Unit
 from checks.readers.json_outline import outline
 from checks.readers.lines import decode_json
+from checks.readers.martingale_record import SequenceRecord, floats_of_bits, score_bits, sequence_record
 from checks.readers.sqlite_tables import Tables, read_only
 from checks.readers.trainer_metrics import read as read_metrics
 from checks.readers.unreadable import UnreadableParts
@@ -32,6 +35,28 @@ class _Revision(NamedTuple):
 
     step: int
     sampler: Mapping[str, Json]
+
+
+class _Sequence(NamedTuple):
+    """A sequence that could be read, without its scores."""
+
+    digest: str
+    row: TurnRow
+
+
+class _Held(NamedTuple):
+    """The scores of one sequence by one revision, as they are stored."""
+
+    # Any: SQLite holds any type in any column.
+    positions: list[Any]
+    records: list[Any]
+
+
+_Scored = dict[Any, _Held]
+"""By the digest of the revision that scored."""
+_TOKENS_AT_ONCE = 2048
+_SEQUENCES_AT_ONCE = 256
+"""SQLite takes at least 999 values."""
 
 
 def recognise(head: FileHead) -> str | None:
@@ -79,41 +104,69 @@ def _database(path: Path, tables: Tables, unreadable: UnreadableParts) -> Iterat
             continue
         if len(revisions) == 1:
             yield RunRow(precision=text(sampler.get("dtype")))
+    for held in _batches(_sequences(path, tables, revisions)):
+        scored = _records_of_scores(tables, [each for each in held if isinstance(each, _Sequence)])
+        for each in held:
+            if isinstance(each, Unreadable):
+                unreadable.add(each.place, each.reason)
+                continue
+            row = each.row
+            scores = [
+                msgspec.structs.replace(score, advantages=row.advantages)
+                for score in _scores(each, scored.get(each.digest, {}), revisions, unreadable)
+            ]
+            first = msgspec.structs.asdict(scores[0]) if scores else {}
+            yield msgspec.structs.replace(row, more_scores=scores[1:] or None, **first)
+
+
+def _sequences(path: Path, tables: Tables, revisions: Mapping[str, _Revision]) -> Iterator[_Sequence | Unreadable]:
     for digest, record, created in tables.rows(
         "sequences", ("digest", "record_json", "created_at"), order="actor_id, sequence_index"
     ):
         place = f"{path.name} sequence {_text(digest)}"
         try:
-            row = _turn(mapping(_decoded(record)), revisions, place)
+            row = _turn(sequence_record(record), revisions, place, when(created))
         except ValueError as error:
-            unreadable.add(place, str(error))
-            continue
-        scores = [
-            msgspec.structs.replace(each, advantages=row.advantages)
-            for each in _scores(tables, _text(digest), len(row.completion_ids or ()), revisions, place, unreadable)
-        ]
-        first = msgspec.structs.asdict(scores[0]) if scores else {}
-        yield msgspec.structs.replace(row, finished_at=when(created), more_scores=scores[1:] or None, **first)
+            yield Unreadable(place=place, reason=str(error))
+        else:
+            yield _Sequence(_text(digest), row)
 
 
-def _turn(record: JsonObject, revisions: Mapping[str, _Revision], place: str) -> TurnRow:
+def _batches(sequences: Iterator[_Sequence | Unreadable]) -> Iterator[list[_Sequence | Unreadable]]:
+    """Sequences whose scores are asked for at once: several short ones, or a long one."""
+    held: list[_Sequence | Unreadable] = []
+    tokens = 0
+    for each in sequences:
+        held.append(each)
+        tokens += len(each.row.completion_ids or ()) if isinstance(each, _Sequence) else 0
+        if tokens >= _TOKENS_AT_ONCE or len(held) >= _SEQUENCES_AT_ONCE:
+            yield held
+            held, tokens = [], 0
+    if held:
+        yield held
+
+
+def _turn(
+    record: SequenceRecord, revisions: Mapping[str, _Revision], place: str, finished_at: datetime | None
+) -> TurnRow:
     """A sequence, its log-probabilities read from their bits.
 
     What the record calls its reward is the advantage: that is what martingale's hooks in TRL and verl give it.
     """
-    tokens = objects(record.get("tokens"), "tokens")
-    if [token.get("position") for token in tokens] != list(range(len(tokens))):
+    tokens = record.tokens
+    if [token.position for token in tokens] != list(range(len(tokens))):
         raise ValueError("the tokens' positions are not 0, 1, 2 and so on")
-    sampled_by = [_revision(text(token.get("revision_digest")), revisions) for token in tokens]
-    sampler: Mapping[str, Json] = sampled_by[0].sampler if sampled_by else {}
+    sampled_by = _sampled_by([token.revision_digest for token in tokens], revisions)
+    sampler: Mapping[str, Json] = sampled_by[0][0].sampler if sampled_by else {}
     return TurnRow(
-        session_id=text(record.get("sequence_id")) or place,
-        prompt_ids=token_ids(record.get("prompt_ids"), "prompt_ids"),
-        completion_ids=token_ids([token.get("token_id") for token in tokens], "tokens.token_id"),
-        sampled_logprobs=[_float(token.get("logprob_bits")) for token in tokens],
-        weight_versions=_spans([each.step for each in sampled_by]),
-        stated_prompt_tokens=whole(record.get("prompt_len"), "prompt_len"),
-        advantages=None if record.get("reward_bits") is None else [_float(record["reward_bits"])] * len(tokens),
+        session_id=text(record.sequence_id) or place,
+        finished_at=finished_at,
+        prompt_ids=record.prompt_ids,
+        completion_ids=[token.token_id for token in tokens],
+        sampled_logprobs=floats_of_bits([token.logprob_bits for token in tokens]),
+        weight_versions=[VersionSpan(revision.step, start, end) for revision, start, end in sampled_by],
+        stated_prompt_tokens=whole(record.prompt_len, "prompt_len"),
+        advantages=None if record.reward_bits is None else floats_of_bits([record.reward_bits]) * len(tokens),
         temperature=number(sampler.get("temperature"), "temperature"),
         top_p=number(sampler.get("top_p"), "top_p"),
         top_k=whole(sampler.get("top_k"), "top_k"),
@@ -125,33 +178,45 @@ def _turn(record: JsonObject, revisions: Mapping[str, _Revision], place: str) ->
     )
 
 
+def _records_of_scores(tables: Tables, sequences: Sequence[_Sequence]) -> dict[str, _Scored]:
+    """By sequence and by the revision that scored: position and record of each score, in the order of positions."""
+    found: dict[str, _Scored] = {each.digest: {} for each in sequences}
+    rows = tables.rows(
+        "scores",
+        ("sequence_digest", "train_revision_digest", "position", "record_json"),
+        where=f"sequence_digest IN ({', '.join('?' * len(sequences))})",
+        order="sequence_digest, position",
+        values=[each.digest for each in sequences],
+    )
+    for digest, of_sequence in groupby(rows, key=itemgetter(0)):
+        scored = found[_text(digest)]
+        for _, revision, position, record in of_sequence:
+            held = scored.get(revision)
+            if held is None:
+                held = scored[revision] = _Held([], [])
+            held.positions.append(position)
+            held.records.append(record)
+    return found
+
+
 def _scores(
-    tables: Tables,
-    digest: str,
-    tokens: int,
+    sequence: _Sequence,
+    scored: _Scored,
     revisions: Mapping[str, _Revision],
-    place: str,
     unreadable: UnreadableParts,
 ) -> Iterator[ScoreRow]:
     """What each revision of the trainer made of a sequence, in the order of its steps."""
-    found = tables.rows(
-        "scores",
-        ("train_revision_digest", "position", "record_json"),
-        where="sequence_digest = ?",
-        order="train_revision_digest, position",
-        values=(digest,),
-    )
+    tokens = len(sequence.row.completion_ids or ())
     made: list[tuple[int, ScoreRow]] = []
-    for revision, rows in groupby(found, key=lambda row: row[0]):
-        held = list(rows)
+    for revision, held in sorted(scored.items(), key=lambda item: _text(item[0])):
         try:
             step = _revision(_text(revision), revisions).step
-            if [position for _, position, _ in held] != list(range(tokens)):
-                raise ValueError(f"{len(held)} scores for {tokens} tokens, expected one for each")
-            values = [_float(mapping(_decoded(record)).get("logprob_bits")) for _, _, record in held]
+            if held.positions != list(range(tokens)):
+                raise ValueError(f"{len(held.positions)} scores for {tokens} tokens, expected one for each")
+            values = floats_of_bits(score_bits(held.records))
             made.append((step, ScoreRow(trainer_step=step, trainer_version=step, trainer_logprobs=values)))
         except ValueError as error:
-            unreadable.add(f"{place} scored by {_text(revision)}", str(error))
+            unreadable.add(f"{sequence.row.place} scored by {_text(revision)}", str(error))
     yield from (score for _, score in sorted(made, key=lambda each: each[0]))
 
 
@@ -162,20 +227,18 @@ def _revision(digest: str | None, revisions: Mapping[str, _Revision]) -> _Revisi
     return found
 
 
-def _spans(steps: Sequence[int]) -> list[VersionSpan]:
+def _sampled_by(digests: Sequence[str], revisions: Mapping[str, _Revision]) -> list[tuple[_Revision, int, int]]:
     """Runs of tokens of one version; martingale counts steps from 0, so a step is the number of updates before it."""
-    spans: list[VersionSpan] = []
-    for step, run in groupby(range(len(steps)), key=lambda index: steps[index]):
-        held = list(run)
-        spans.append(VersionSpan(step, held[0], held[-1] + 1))
-    return spans
-
-
-def _float(bits: Json) -> float:
-    """The float32 whose bits are written as `f32:` and eight hex digits."""
-    if not isinstance(bits, str) or not bits.startswith("f32:") or len(bits) != 12:
-        raise ValueError(f"{bits!r} instead of the bits of a float, expected f32:<8 hex digits>")
-    return struct.unpack(">f", bytes.fromhex(bits[4:]))[0]
+    if len(set(digests)) == 1:
+        return [(_revision(digests[0], revisions), 0, len(digests))]
+    runs: list[tuple[_Revision, int, int]] = []
+    for index, digest in enumerate(digests):
+        revision = _revision(digest, revisions)
+        if runs and runs[-1][0].step == revision.step:
+            runs[-1] = (*runs[-1][:2], index + 1)
+        else:
+            runs.append((revision, index, index + 1))
+    return runs
 
 
 def _text(value: Any) -> str:

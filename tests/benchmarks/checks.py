@@ -7,11 +7,15 @@ included, on two cores; the log is written beforehand. `each` says it of every c
 columns that it needs, `measure_tokens_s` is its token measures only, one after the other on batches in memory. Peak
 memory is of a process that does nothing else. `--tokens 1e9` writes 3 GB below `--folder` and deletes them after.
 
-`martingale` compares with `martingale doctor` 0.2.0, put into an environment of its own for the occasion: it reads a
-record of its own kind, written `repeats` times over by its own ledger; the checks read that same file, and the same
-turns and scores as native Parquet, repeated to 5 million scored tokens. The time it takes `martingale --help` is
-subtracted from the doctor's; the checks are timed where everything is imported. `scored_tokens` are those that both
-sides compute a ratio of; `all_checks` do more than the doctor does, `importance_weight` answers its question.
+`martingale` compares with `martingale doctor` 0.2.0, put into an environment of its own for the occasion, on two
+records that its own ledger writes: the real one given with `--record`, repeated, whose replies have two to five
+tokens, and one of replies of 40 to 320. Doctor and checks run in turn, `--rounds` times; each round has its own ratio.
+`same_file` reads the doctor's own SQLite file; `parquet` the same turns and scores, exported once as a native log;
+`parquet_repeated` that log repeated to 5 million scored tokens, so that what a run costs whatever its log (tens of
+milliseconds) counts for little. `same_question` are importance-weight and staleness, which answer what the doctor
+answers, and give the same numbers by lag: that is asserted; `all_checks` do more. `scored_tokens` are those that both
+sides compute a ratio of, each time it was scored. The time of `martingale --help` is subtracted from the doctor's; the
+checks are timed where everything is imported. `ratio` is of seconds passed, `ratio_cpu` of processor time, all threads.
 """
 
 import argparse
@@ -162,7 +166,8 @@ def main() -> int:
     parser.add_argument("--no-each", action="store_true", help="leave out the rate of each check alone")
     parser.add_argument("--tokenizer", type=Path, help="a model folder: measures the checks that need a tokenizer too")
     parser.add_argument("--record", type=Path, help="a folder with martingale's tokens.db, to compare with its doctor")
-    parser.add_argument("--repeats", type=int, default=40, help="how often that record is repeated")
+    parser.add_argument("--record-tokens", type=float, default=2e5, help="scored tokens of the records compared")
+    parser.add_argument("--rounds", type=int, default=3, help="how often doctor and checks are compared")
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
     parser.add_argument("--child", choices=["together", "apart"], help=argparse.SUPPRESS)
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
@@ -184,7 +189,7 @@ def main() -> int:
             "python": platform.python_version(),
             "load_before": os.getloadavg()[0],
             **measured(folder, tokens, args.tokenizer, each=not args.no_each),
-            "martingale": compare(args.record, folder, repeats=args.repeats),
+            "martingale": compare(args.record, folder, tokens=int(args.record_tokens), rounds=args.rounds),
         }
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -40,7 +40,7 @@ def flat_turns(folder: Path) -> Iterator[dict[str, Any]]:
 
 def recorded_turns(folder: Path) -> Iterator[dict[str, Any]]:
     """Scored sequences of tokens.db: tokens that one revision of the trainer scored, as a turn."""
-    database = sqlite3.connect(f"file:{folder / 'tokens.db'}?mode=ro", uri=True)
+    database = sqlite3.connect(f"file:{folder / 'tokens.db'}?mode=ro&immutable=1", uri=True)
     steps = dict(database.execute("SELECT digest, step FROM llm_revisions"))
     scores: dict[tuple[str, str], dict[int, float]] = {}
     query = "SELECT sequence_digest, train_revision_digest, position, record_json FROM scores"

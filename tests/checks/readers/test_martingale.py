@@ -169,3 +169,27 @@ def test_a_cut_database_is_named(run_folder: Path, tmp_path: Path) -> None:
     ((place, reason),) = unreadable(opened(path))
     assert place == "tokens.db"
     assert "SQLite cannot" in reason
+
+
+def test_scores_of_many_sequences_are_each_their_own(run_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.db"
+    shutil.copyfile(run_folder / "tokens.db", path)
+    with sqlite3.connect(path) as database:
+        for number in range(10):
+            database.execute(
+                "insert into sequences select actor_id + 1 + ?, sequence_index, digest || ?, "
+                "replace(record_json, '\"step', '\"' || ? || '-step'), created_at from sequences where actor_id = 0",
+                (number, str(number), str(number)),
+            )
+            database.execute(
+                "insert into scores select sequence_digest || ?, position, train_revision_digest, record_json "
+                "from scores where length(sequence_digest) = 64",
+                (str(number),),
+            )
+    once, many = scores(opened(run_folder / "tokens.db")), scores(opened(path))
+    assert len(many) == 11 * len(once)
+    for copy in range(11):
+        for score, other in zip(once, many[copy * len(once) :], strict=False):
+            assert other["session_id"].removeprefix(f"{copy - 1}-") == score["session_id"]
+            assert other["trainer_logprobs"] == score["trainer_logprobs"]
+            assert other["trainer_step"] == score["trainer_step"]

@@ -58,6 +58,8 @@ def _may_become(found: pl.DataType, wanted: pl.DataType | type[pl.DataType], *, 
         return _inner_may_become(inner, wanted)
     if wanted == pl.String:
         return found.is_integer() or isinstance(found, pl.String | pl.Categorical | pl.Enum | pl.Struct)
+    if wanted == pl.Boolean:
+        return found.is_integer()
     if wanted in (pl.Float64, pl.Int64):
         return found.is_numeric() or (labelled and isinstance(found, pl.String | pl.Categorical))
     return wanted == TIME and isinstance(found, pl.Datetime)
@@ -81,6 +83,8 @@ def _cast(column: pl.Series, wanted: pl.DataType | type[pl.DataType]) -> pl.Seri
     if wanted == pl.Int64 and column.dtype.is_float() and (column != column.round()).any():
         # Whole numbers are let in: it is what pandas makes of a column of integers with gaps.
         raise pl.exceptions.ComputeError("it has fractions")
+    if wanted == pl.Boolean and not column.drop_nulls().is_in([0, 1]).all():
+        raise pl.exceptions.ComputeError("it has numbers other than 0 and 1")
     if wanted == TIME and isinstance(column.dtype, pl.Datetime):
         # A time without a zone is taken for what every other time of the log is: UTC.
         zoned = column.dt.replace_time_zone("UTC") if column.dtype.time_zone is None else column

@@ -57,11 +57,15 @@ def test_numbers_that_name_a_session_are_read_as_names_and_0_and_1_as_no_and_yes
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"prompt_ids": ["abc"]}, "turns.prompt_ids is String, expected a list of Int32"),
-        ({"prompt_ids": [5]}, "turns.prompt_ids is Int64, expected a list of Int32"),
-        ({"prompt_ids": [["5"]]}, r"turns.prompt_ids is List\(String\), expected a list of Int32"),
-        ({"reward": ["1.0"]}, "turns.reward is String, expected Float64"),
-        ({"weight_versions": [[3]]}, r"turns.weight_versions is List\(Int64\), expected a list of Struct"),
+        ({"prompt_ids": ["abc"]}, "turns.prompt_ids holds String, expected lists of integers that fit int32"),
+        ({"prompt_ids": [5]}, "turns.prompt_ids holds Int64, expected lists of integers that fit int32"),
+        ({"prompt_ids": [["5"]]}, r"turns.prompt_ids holds List\(String\), expected lists of integers that fit int32"),
+        ({"complete": [2]}, "turns.complete: it has numbers other than 0 and 1; expected true or false"),
+        ({"reward": ["1.0"]}, "turns.reward holds String, expected numbers"),
+        (
+            {"weight_versions": [[3]]},
+            r"turns.weight_versions holds List\(Int64\), expected lists of {version, start, end}",
+        ),
     ],
 )
 def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, list[object]], said: str) -> None:
@@ -70,5 +74,5 @@ def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, list[obj
 
 
 def test_turns_that_name_no_session_are_refused() -> None:
-    with pytest.raises(UserError, match="found columns sesion_id, expected session_id too"):
+    with pytest.raises(UserError, match="turns has no column session_id, found sesion_id"):
         MemoryLog({"turns": pl.DataFrame({"sesion_id": ["a"]})})

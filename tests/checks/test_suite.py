@@ -104,7 +104,7 @@ def test_advice_is_given_for_what_the_log_lacks_and_not_for_what_is_too_little()
     assert first.status == "no_data"
     assert "steps.grad_norm" not in first.missing
     assert "steps.entropy" in first.missing
-    assert first.check_next[0] == "give the frame a column steps.entropy"
+    assert "give the frame a column steps.entropy" in first.check_next
 
     turns = pl.DataFrame({"session_id": ["a", "b"], "group_id": ["g", "g"], "reward": [0.5, 2.0]})
     passed = run({"turns": turns}, checks=select_checks(["pass-at-k"])).finding("pass-at-k")

@@ -134,7 +134,7 @@ def test_null_in_a_list_numbers_for_names_and_booleans_are_read_as_what_they_say
 def test_lines_are_advised_as_the_other_native_forms_are(tmp_path: Path):
     log = open_log(write(tmp_path / "log.jsonl", turn("s")))
     assert log.advice("steps.grad_norm") == "write grad_norm into the native log's steps"
-    assert "roundhouse train" in (log.advice("turns.trainer_logprobs") or "")
+    assert "the trainer's to record" in (log.advice("turns.trainer_logprobs") or "")
 
 
 def test_records_no_check_reads_are_passed_over_and_unknown_ones_counted(tmp_path: Path):

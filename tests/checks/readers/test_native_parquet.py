@@ -134,7 +134,7 @@ def test_versions_may_be_labels(tmp_path: Path):
         ("turn", [1.5], r"turns\.turn: it has fractions; expected integers"),
         ("reward", ["good"], r"turns\.reward holds String, expected numbers"),
         ("started_at", ["today"], r"turns\.started_at holds String, expected timestamps"),
-        ("complete", [1], r"turns\.complete holds Int64, expected true or false"),
+        ("complete", [2], r"turns\.complete: it has numbers other than 0 and 1; expected true or false"),
         ("weight_versions", [["v"]], r"turns\.weight_versions holds List\(String\), expected lists of \{version"),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_call_that_cannot_be_used_is_one_line(words: list[str], said: str, cap
         ("cut.parquet", b"PAR1" + bytes(100)),
         ("cut.sqlite", b"SQLite format 3\x00" + bytes(100)),
         ("pickle.pkl", b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR."),
-        ("no_turns.jsonl", b'{"record": "turn"}\n{"record": "turn", "session_id": 5}\n'),
+        ("no_turns.jsonl", b'{"record": "turn"}\n{"record": "turn", "session_id": []}\n'),
     ],
 )
 def test_input_that_is_no_log_is_one_line(name: str, content: bytes, tmp_path: Path, capsys: Captured) -> None:

@@ -72,7 +72,7 @@ CHECKS: tuple[Check, ...] = (
     Check("template-mismatch", template_mismatch, ("template_prompts",), measures=(TemplatePrompts,)),
     Check("length-mismatch", length_mismatch, ("token_lengths",), measures=(TokenLengths,)),
     Check("loss-mask", loss_mask, ("loss_masks",), measures=(LossMasks,)),
-    Check("truncation", truncation, ("turns",), ("finish_reason", "completion_tokens")),
+    Check("truncation", truncation, ("turns", "steps"), ("finish_reason", "completion_tokens")),
     Check("zero-variance-group", zero_variance_group, ("turns", "rewards", "advantages"), _REWARDED, (Advantages,)),
     Check("feedback", feedback, ("turns", "feedback"), ("turn_id", "finished_at", "purpose")),
     Check("duplicate-prefix", duplicate_prefix, ("duplicate_prefixes",), measures=(DuplicatePrefixes,)),
@@ -117,6 +117,7 @@ def run(
     on_batch: OnBatch = lambda _: None,
 ) -> Report:
     """Runs the checks over a log, or over frames by table name; `thresholds` is check to argument to value."""
+    _refuse_misfits(log, checks)
     opened: Log = log if not isinstance(log, Mapping) else MemoryLog(log)
     tools = tools or Tools()
     kinds = {kind.name: kind for check in checks for kind in check.measures}
@@ -130,6 +131,16 @@ def run(
         _conclude(opened, check, narrow, frames, (thresholds or {}).get(check.name, {})) for check in checks
     )
     return Report(source=opened.source(), counts=_counts(narrow), findings=findings)
+
+
+def _refuse_misfits(log: object, checks: Sequence[object]) -> None:
+    """What a script hands over by mistake, in the words that mend it."""
+    if isinstance(log, pl.DataFrame | list):
+        found = "DataFrame" if isinstance(log, pl.DataFrame) else "list"
+        raise UserError(f"a {found}, expected frames by table: run({{'turns': frame}})")
+    names = [check for check in checks if not isinstance(check, Check)]
+    if names:
+        raise UserError(f"checks holds {names[0]!r}, expected checks: checks=select_checks([{names[0]!r}])")
 
 
 def _conclude(

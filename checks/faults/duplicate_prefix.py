@@ -34,8 +34,8 @@ def duplicate_prefix(prefixes: pl.DataFrame, *, info_at: float = 0.5) -> Finding
         value=share,
         unit=f"share of {unit}",
         threshold=Threshold(),
-        summary=f"{tokens - tree} of {tokens} {unit} ({share:.1%}) repeat a prefix of another turn; "
-        f"shared once, {tokens / tree:.2f} times fewer would be computed",
+        summary=f"{tokens - tree} of {tokens} {unit} ({share:.1%}) repeat a prefix of another turn"
+        + (f"; computed once each, that is {tokens / tree:.2f} times fewer" if tree < tokens else ""),
         check_next=(
             "rows packed as a prefix tree in the trainer",
             "turns.cached_tokens: does the engine's cache get it?",

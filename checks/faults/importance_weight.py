@@ -108,12 +108,16 @@ def _of_steps(
         value=logged.get("mean_abs_dlogp"),
         unit="nats",
         threshold=Threshold(warn=limits.mean_abs[0], fail=limits.mean_abs[1]),
-        summary=f"as the trainer logged it: {len(faults)} of {steps.height} steps beyond a limit",
+        summary=f"as the trainer logged it: {len(faults)} of {steps.height} steps beyond a limit{_largest(logged)}",
         check_next=("staleness", "the log-probabilities of tokens, which this log does not hold") if faults else (),
         evidence=tuple(faults),
         metrics=dict(logged),
         series=max_w_by_step(weights, versions, steps),
     )
+
+
+def _largest(logged: dict[str, float]) -> str:
+    return f"; the largest w is {logged['max_w']:.3g}" if "max_w" in logged else ""
 
 
 def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimits) -> Finding:

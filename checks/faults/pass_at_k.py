@@ -41,9 +41,9 @@ def pass_at_k(
     Check next: entropy; zero-variance-group; the KL or entropy term.
     """
     counts = task_counts(stepped(evals, versions))
-    source = "held-out tasks"
+    source = "held-out tasks of the newest evaluation"
     if counts.is_empty():
-        counts, source = _training_counts(turns, rewards), "training groups"
+        counts, source = _training_counts(turns, rewards), "training groups of the newest step"
     if counts.is_empty():
         return _of_steps(steps)
     newest = _newest(counts)

@@ -71,7 +71,7 @@ def _inner_may_become(inner: pl.DataType, wanted: pl.DataType | type[pl.DataType
     if wanted == pl.List(pl.Float64):
         return inner.is_numeric()
     if wanted == pl.List(pl.Int8):
-        return inner.is_integer() or inner == pl.Boolean
+        return inner.is_numeric() or inner == pl.Boolean
     return wanted == IDS and inner.is_integer()
 
 
@@ -83,7 +83,8 @@ def _cast(column: pl.Series, wanted: pl.DataType | type[pl.DataType]) -> pl.Seri
     if wanted == pl.Int64 and column.dtype.is_float() and (column != column.round()).any():
         # Whole numbers are let in: it is what pandas makes of a column of integers with gaps.
         raise pl.exceptions.ComputeError("it has fractions")
-    if wanted == pl.Boolean and not column.drop_nulls().is_in([0, 1]).all():
+    flags = column.explode() if wanted == pl.List(pl.Int8) else column
+    if wanted in (pl.Boolean, pl.List(pl.Int8)) and not flags.drop_nulls().cast(pl.Float64).is_in([0.0, 1.0]).all():
         raise pl.exceptions.ComputeError("it has numbers other than 0 and 1")
     if wanted == TIME and isinstance(column.dtype, pl.Datetime):
         # A time without a zone is taken for what every other time of the log is: UTC.

@@ -76,3 +76,11 @@ def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, list[obj
 def test_turns_that_name_no_session_are_refused() -> None:
     with pytest.raises(UserError, match="turns has no column session_id, found sesion_id"):
         MemoryLog({"turns": pl.DataFrame({"sesion_id": ["a"]})})
+
+
+def test_a_mask_of_floats_is_a_mask_and_other_floats_are_refused() -> None:
+    frame = pl.DataFrame({"session_id": ["s"], "completion_ids": [[1, 2]], "loss_mask": [[1.0, 0.0]]})
+    (batch,) = MemoryLog({"turns": frame}).batches(["loss_mask"])
+    assert batch.turns["loss_mask"].to_list() == [[1, 0]]
+    with pytest.raises(UserError, match=r"turns.loss_mask: it has numbers other than 0 and 1"):
+        MemoryLog({"turns": frame.with_columns(loss_mask=pl.lit([0.5, 0.0]))})

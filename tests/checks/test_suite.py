@@ -121,3 +121,20 @@ def test_a_log_of_text_is_not_told_that_a_tokenizer_is_all_it_lacks() -> None:
     turns = pl.DataFrame({"session_id": ["a"], "prompt_ids": [[1]], "completion_ids": [[2]]})
     tokens = run({"turns": turns}, checks=checks).findings[0]
     assert (tokens.summary, tokens.missing, tokens.check_next) == ("needs the model's tokenizer", ("--tokenizer",), ())
+
+
+@pytest.mark.parametrize(
+    ("log", "checks", "said"),
+    [
+        (
+            pl.DataFrame({"session_id": ["s"]}),
+            CHECKS,
+            r"a DataFrame, expected frames by table: run\({'turns': frame}\)",
+        ),
+        ([{"session_id": "s"}], CHECKS, r"a list, expected frames by table: run\({'turns': frame}\)"),
+        ({}, ["truncation"], r"checks holds 'truncation', expected checks: checks=select_checks\(\['truncation'\]\)"),
+    ],
+)
+def test_what_a_script_hands_over_by_mistake_is_one_line(log: object, checks: object, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        run(log, checks=checks)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainer.packing import common_prefix
+from trainer.packing import shared_tokens, tree_order
 from trainer.rows import TrainingRow
 
 
@@ -11,13 +11,12 @@ def microbatches(rows: Sequence[TrainingRow], *, budget_tokens: int) -> list[lis
 
     Sorted by adapter and ids, a row costs what it has beyond the row before it, as in the packing.
     """
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].adapter or "", rows[i].ids.astype(">i4").tobytes()))
     made: list[list[int]] = []
     used = 0
     before: TrainingRow | None = None
-    for index in order:
+    for index in tree_order(rows):
         row = rows[index]
-        shared = 0 if before is None or before.adapter != row.adapter else common_prefix(before.ids, row.ids)
+        shared = shared_tokens(before, row)
         if not made or used + len(row.ids) - shared > budget_tokens:
             made.append([])
             used, shared = 0, 0

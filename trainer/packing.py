@@ -72,7 +72,6 @@ def pack(rows: Sequence[TrainingRow]) -> Packed:
     """Packs rows of any adapters; an adapter's tokens lie together."""
     if not rows:
         raise ValueError("no rows to pack, expected at least one")
-    order = sorted(range(len(rows)), key=lambda index: (rows[index].adapter or "", _sortable(rows[index].ids)))
     path = np.empty(0, dtype=np.int64)
     before: TrainingRow | None = None
     paths: dict[int, np.ndarray] = {}  # pyright: ignore[reportMissingTypeArgument]
@@ -80,9 +79,9 @@ def pack(rows: Sequence[TrainingRow]) -> Packed:
     pieces: list[Ids] = []
     slices: list[AdapterSlice] = []
     end = 0
-    for index in order:
+    for index in tree_order(rows):
         row = rows[index]
-        shared = 0 if before is None or before.adapter != row.adapter else common_prefix(before.ids, row.ids)
+        shared = shared_tokens(before, row)
         start, end = end, end + len(row.ids) - shared
         context = torch.from_numpy(path[:shared].copy()) if shared else None
         branches.append(Branch(start, end, context))
@@ -97,16 +96,20 @@ def pack(rows: Sequence[TrainingRow]) -> Packed:
     return Packed(ids, torch.from_numpy(positions), kept, tuple(slices), *_trained(rows, paths))
 
 
-def common_prefix(left: Ids, right: Ids) -> int:
-    """How many tokens two rows begin with in common."""
-    shorter = min(len(left), len(right))
-    differs = np.flatnonzero(left[:shorter] != right[:shorter])
+def tree_order(rows: Sequence[TrainingRow]) -> list[int]:
+    """Indices of the rows in the order of the packing: by adapter, then by ids, so that what is shared is adjacent."""
+    return sorted(
+        range(len(rows)), key=lambda index: (rows[index].adapter or "", rows[index].ids.astype(">i4").tobytes())
+    )
+
+
+def shared_tokens(before: TrainingRow | None, row: TrainingRow) -> int:
+    """How many tokens a row begins with that the row before it in the order has too."""
+    if before is None or before.adapter != row.adapter:
+        return 0
+    shorter = min(len(before.ids), len(row.ids))
+    differs = np.flatnonzero(before.ids[:shorter] != row.ids[:shorter])
     return int(differs[0]) if len(differs) else shorter
-
-
-def _sortable(ids: Ids) -> bytes:
-    """Bytes that sort as the ids do, one by one."""
-    return ids.astype(">i4").tobytes()
 
 
 def _extend_slices(slices: list[AdapterSlice], adapter: str | None, start: int, end: int) -> None:

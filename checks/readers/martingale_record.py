@@ -94,7 +94,11 @@ def _decoded(record: object, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(record)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
+        return _converted(record, decoder)
+
+
+def _converted(record: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """A record in Python's dialect of JSON, or with something in it that was not expected."""
     try:
         return msgspec.convert(decode_json(record), decoder.type)
     except (msgspec.ValidationError, RecursionError) as error:

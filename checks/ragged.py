@@ -31,10 +31,6 @@ class Ragged(NamedTuple):
         """The values of one row, not copied."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
-    def row_of_each(self) -> Array:
-        """For every value the row it is in."""
-        return np.repeat(np.arange(len(self.offsets) - 1), self.lengths)
-
 
 def ragged(column: pl.Series) -> Ragged:
     """A list column of numbers, without a copy where Arrow has none to make. A null inside a list becomes NaN."""

@@ -12,7 +12,6 @@ def test_rows_lengths_and_nulls_are_kept_apart() -> None:
     assert found.values.tolist() == [1, 2, 3]
     assert found.offsets.tolist() == [0, 2, 2, 2, 3]
     assert found.valid.tolist() == [True, False, True, True]
-    assert found.row_of_each().tolist() == [0, 0, 3]
     assert found.row(3).tolist() == [3]
 
 

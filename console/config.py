@@ -9,7 +9,8 @@ import msgspec
 from checks.config import ChecksConfig
 from collector.config import CollectorConfig
 from collector.errors import UserError
-from trainer.config import EngineConfig
+from trainer.config import TrainerConfig
+from trainer.engine_config import EngineConfig
 
 
 class RoundhouseConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,6 +20,8 @@ class RoundhouseConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`[collector]`."""
     engine: EngineConfig = EngineConfig()
     """`[engine]`."""
+    trainer: TrainerConfig = TrainerConfig()
+    """`[trainer]`."""
     checks: ChecksConfig = ChecksConfig()
     """`[checks]`."""
 

@@ -41,6 +41,11 @@ def section(name: str, settings: msgspec.Struct) -> list[str]:
         value, meaning = getattr(settings, field), meanings[field]
         if isinstance(value, msgspec.Struct):
             tables += ["", *section(f"{name}.{field}", value)]
+        elif isinstance(value, dict) and all(isinstance(each, msgspec.Struct) for each in value.values()) and value:
+            tables += ["", f"# {meaning}"]
+            for key, each in value.items():
+                tables += [*section(f"{name}.{field}.{key}", each), ""]
+            tables.pop()
         elif value == {}:
             tables += ["", f"# {meaning}", f"[{name}.{field}]"]
         elif value is None:

@@ -1,6 +1,6 @@
 """The frozen base with any number of adapters: log-probabilities of the trained tokens of a packed microbatch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -61,6 +61,18 @@ class Policy:
             packed.temperatures_N.to(device),
         )
         return Scored(logprobs, entropies)
+
+    def backward(
+        self, packed: Packed, adapters: Mapping[str, TrainedAdapter], loss_of: Callable[[Scored, Tensor], Tensor]
+    ) -> None:
+        """Adds the gradients of a loss to the adapters.
+
+        `loss_of(scored, indices)` is a scalar: the summed loss of some of the trained tokens, `indices` being their
+        places in `Packed`. It is asked about every trained token exactly once, in one call or in several.
+        """
+        scored = self.score(packed, adapters)
+        indices = torch.arange(len(scored.logprobs_N), device=scored.logprobs_N.device)
+        loss_of(scored, indices).backward()  # pyright: ignore[reportUnknownMemberType]
 
     def prove(self) -> None:
         """Compares the packed pass with transformers' own on random tokens; refuses a model that it gets wrong."""

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     from collector.errors import UserError
     from console.config import load_config
-    from trainer.config import EngineConfig
+    from trainer.engine_config import EngineConfig
 
     values = msgspec.structs.asdict(load_config(args.config, say=_say).engine)
     values |= {name: value for name, value in vars(args).items() if name in values and value is not None}

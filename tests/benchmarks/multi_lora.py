@@ -20,10 +20,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from trainer.adapter_optimizer import AdapterOptimizer, OptimizerConfig
+from trainer.adapter_optimizer import AdapterOptimizer
 from trainer.lora import new_adapter
 from trainer.multi_lora_step import multi_lora_step
 from trainer.objective_config import ObjectiveConfig
+from trainer.optimizer_config import OptimizerConfig
 from trainer.policy import Policy
 from trainer.rows import SampledRun, TrainingRow
 

@@ -16,11 +16,12 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from collector.errors import UserError
-from trainer.adapter_optimizer import AdapterOptimizer, OptimizerConfig
+from trainer.adapter_optimizer import AdapterOptimizer
 from trainer.checkpoint import latest_checkpoint, read_checkpoint, resume, save_checkpoint
 from trainer.engine.adapter_file import read_adapter
 from trainer.linear_modules import linear_modules
 from trainer.lora import new_adapter
+from trainer.optimizer_config import OptimizerConfig
 from trainer.tiny_model import write_tiny_model
 
 ROOT = Path(__file__).parents[2]

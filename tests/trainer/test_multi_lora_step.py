@@ -9,10 +9,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from trainer.adapter_optimizer import AdapterOptimizer, OptimizerConfig
+from trainer.adapter_optimizer import AdapterOptimizer
 from trainer.lora import new_adapter
 from trainer.multi_lora_step import multi_lora_step
 from trainer.objective_config import ObjectiveConfig
+from trainer.optimizer_config import OptimizerConfig
 from trainer.policy import Policy
 from trainer.rows import SampledRun, TrainingRow
 from trainer.tiny_model import write_tiny_model

@@ -8,10 +8,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from collector.errors import UserError
-from trainer.config import EngineConfig
 from trainer.engine.attention import RAGGED, Row, Step
 from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.kv_buffer import KvBuffer, KvLayout
+from trainer.engine_config import EngineConfig
 
 PROOF_TOKENS = 24
 """Tokens of the start-up comparison with transformers' own forward pass."""

@@ -13,7 +13,6 @@ import torch
 
 from collector.engine.wire import GenerateRequest, PauseMode
 from collector.errors import UserError
-from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank
 from trainer.engine.admission import Limits, check_request
 from trainer.engine.causal_model import CausalModel
@@ -24,6 +23,7 @@ from trainer.engine.scheduler import Scheduler
 from trainer.engine.sequence import Sequence, Sink
 from trainer.engine.stopping import StopRule
 from trainer.engine.text import TextCodec
+from trainer.engine_config import EngineConfig
 
 T = TypeVar("T")
 DEFAULT_KV_BYTES = 1 << 30

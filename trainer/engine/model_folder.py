@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 
 
 def find_model(settings: EngineConfig, report: Callable[[str], None]) -> str:

@@ -10,12 +10,12 @@ import uvicorn
 from transformers.utils import logging as transformers_logging
 
 from collector.errors import UserError
-from trainer.config import EngineConfig
 from trainer.engine.adapter_file import read_adapter
 from trainer.engine.causal_model import CausalModel
 from trainer.engine.engine import Engine
 from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.server import build_app
+from trainer.engine_config import EngineConfig
 
 
 def load_engine(settings: EngineConfig, folder: str) -> Engine:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 
 from collector.engine.wire import Finish, PauseMode
-from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank, Slice
 from trainer.engine.attention import Row
 from trainer.engine.causal_model import CausalModel
@@ -18,6 +17,7 @@ from trainer.engine.load import Load, Totals
 from trainer.engine.prefix_tree import PrefixTree, shared_prefix
 from trainer.engine.sampling import sample
 from trainer.engine.sequence import Progress, Sequence
+from trainer.engine_config import EngineConfig
 
 MAX_RUNNING = 16
 """Most requests in a step where nothing else is set."""

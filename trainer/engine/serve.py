@@ -6,8 +6,8 @@ from pathlib import Path
 from collector.errors import UserError
 from collector.listening import listen, url_of
 from collector.ready_file import write_ready_file
-from trainer.config import EngineConfig
 from trainer.engine.model_folder import find_model
+from trainer.engine_config import EngineConfig
 
 
 def serve(settings: EngineConfig, *, ready_file: Path | None, say: Callable[[str], None]) -> int:

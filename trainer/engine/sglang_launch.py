@@ -13,8 +13,8 @@ from types import FrameType
 from collector.errors import UserError
 from collector.listening import listen, url_of
 from collector.ready_file import write_ready_file
-from trainer.config import EngineConfig
 from trainer.engine.model_folder import find_model
+from trainer.engine_config import EngineConfig
 
 POLL_S = 0.25
 """How often the starting server is asked whether it is ready."""

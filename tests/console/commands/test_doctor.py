@@ -152,7 +152,7 @@ def test_the_ways_of_sampling_of_a_log(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.fixture(scope="module")
 def engine_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from tests.trainer.engine.loopback import serving
-    from trainer.config import EngineConfig
+    from trainer.engine_config import EngineConfig
 
     with serving(EngineConfig(model=str(write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")))) as served:
         yield served.url

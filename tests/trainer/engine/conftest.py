@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.engine.loopback import Served, serving
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import write_tiny_model
 
 

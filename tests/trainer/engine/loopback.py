@@ -14,10 +14,10 @@ import torch
 import uvicorn
 from transformers import AutoModelForCausalLM
 
-from trainer.config import EngineConfig
 from trainer.engine.engine import Engine
 from trainer.engine.running import load_engine
 from trainer.engine.server import build_app
+from trainer.engine_config import EngineConfig
 
 torch.set_num_threads(1)
 

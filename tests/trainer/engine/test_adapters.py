@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.engine.loopback import Served, ids_and_logprobs, plain_logprobs, serving, wait_until
 from tests.trainer.engine.test_reply import random_prompts
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import write_tiny_adapter
 
 PROMPT = list(b"The quick brown fox")

@@ -12,11 +12,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 
 from collector.errors import UserError
 from tests.trainer.engine.loopback import plain_logits
-from trainer.config import EngineConfig
 from trainer.engine import causal_model
 from trainer.engine.attention import Row
 from trainer.engine.causal_model import CausalModel
 from trainer.engine.kv_buffer import KvBuffer
+from trainer.engine_config import EngineConfig
 
 SMALL = {
     "vocab_size": 90,

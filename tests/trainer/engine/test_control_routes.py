@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.engine.loopback import Served, ids_and_logprobs, plain_logprobs, serving, under_way, wait_until
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 
 PROMPT = list(b"Once upon a time")
 LONG = {"max_new_tokens": 200, "ignore_eos": True, "sampling_seed": 21}

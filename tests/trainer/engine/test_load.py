@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trainer.config import EngineConfig
 from trainer.engine.load import THROUGHPUT_WINDOW_S, Totals
 from trainer.engine.running import load_engine
+from trainer.engine_config import EngineConfig
 
 
 def test_throughput_counts_the_last_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import EngineConfig
 from trainer.engine.model_folder import find_model
+from trainer.engine_config import EngineConfig
 
 
 def test_a_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

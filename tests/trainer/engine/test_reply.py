@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.trainer.engine.loopback import Served, ids_and_logprobs, plain_logprobs, serving, wait_until
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import EOS_ID
 
 PROMPT = list(b"Once upon a time")

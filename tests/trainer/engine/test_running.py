@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.errors import UserError
-from trainer.config import EngineConfig
 from trainer.engine.running import load_engine
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import write_tiny_adapter
 
 

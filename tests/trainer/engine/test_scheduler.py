@@ -8,13 +8,13 @@ import torch
 
 from collector.engine.wire import GenerateRequest, SamplingParams
 from tests.trainer.engine.loopback import plain_logprobs
-from trainer.config import EngineConfig
 from trainer.engine.adapters import AdapterBank
 from trainer.engine.causal_model import CausalModel
 from trainer.engine.engine_refusal import EngineRefusal
 from trainer.engine.scheduler import Scheduler
 from trainer.engine.sequence import Progress, Sequence
 from trainer.engine.stopping import StopRule
+from trainer.engine_config import EngineConfig
 
 
 class Recorder:

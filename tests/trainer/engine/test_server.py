@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.trainer.engine.loopback import Served, ids_and_logprobs, poll, serving, under_way
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import write_tiny_adapter
 
 PROMPT = list(b"Once upon a time")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from collector.errors import UserError
-from trainer.config import EngineConfig
 from trainer.engine.sglang_launch import launch_sglang, sglang_command
+from trainer.engine_config import EngineConfig
 
 STAND_IN = """
 import http.server, json, os, sys

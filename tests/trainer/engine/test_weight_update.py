@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.engine.loopback import Served, ids_and_logprobs, plain_logprobs, poll, serving, under_way
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 from trainer.tiny_model import write_tiny_model
 
 PROMPT = list(b"Once upon a time")

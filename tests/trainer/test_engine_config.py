@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from trainer.config import EngineConfig
+from trainer.engine_config import EngineConfig
 
 
 def test_every_field_has_a_default_that_fits() -> None:

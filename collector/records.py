@@ -22,7 +22,9 @@ SpanRole = Literal["trainer", "engine"]
 SpanKind = Literal["step", "wait", "generate", "paused_for_weights", "idle_scheduled"]
 Severity = Literal["info", "warn", "fail"]
 VersionState = Literal["candidate", "canary", "live", "rejected", "retired"]
-AuditAction = Literal["register_adapter", "register_version", "record_gate", "change_state", "replace_routes"]
+Decision = Literal["promote", "rollback", "hold", "release", "pin"]
+"""What was decided about an adapter; the changes that follow from it have audit rows of their own."""
+AuditAction = Literal["register_adapter", "register_version", "record_gate", "change_state", "replace_routes", Decision]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

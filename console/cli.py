@@ -11,6 +11,7 @@ from collector.errors import UserError
 from collector.terminal_text import terminal_safe
 
 COMMANDS = {
+    "adapters": "show the adapters of a store, promote them, try, hold and roll them back",
     "check": "find the faults of a rollout log, to the token",
     "collect": "run the collector between agents and an engine",
     "demo": "run engine, collector and a small agent, and show what was captured",

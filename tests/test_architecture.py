@@ -44,6 +44,11 @@ def test_collector_and_checks_load_no_torch() -> None:
     assert not TORCH & loaded_by("\n".join(f"import {name}" for name in modules("collector", "checks")))
 
 
+def test_the_life_of_adapters_needs_no_torch() -> None:
+    parts = ("adapters", "adapter_rules", "adapter_standing", "blast_radius", "rollback_due", "served_versions")
+    assert not TORCH & loaded_by("\n".join(f"import trainer.{part}" for part in parts))
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

@@ -7,6 +7,7 @@ import msgspec
 from trainer.adapter_config import AdapterConfig
 from trainer.engine_config import Dtype
 from trainer.reward import RewardConfig
+from trainer.rollback_config import RollbackConfig
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -29,5 +30,7 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     time."""
     reward: RewardConfig = RewardConfig()
     """`[trainer.reward]`: from feedback to rewards."""
+    rollback: RollbackConfig = RollbackConfig()
+    """`[trainer.rollback]`: alerts that roll an adapter back."""
     adapters: dict[str, AdapterConfig] = {}
     """Adapter name to its settings, `[trainer.adapters.NAME]`."""

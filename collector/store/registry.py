@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from collector.errors import StoreError, UserError
-from collector.records import Adapter, Route, Version, VersionState
+from collector.records import Adapter, Audit, Decision, Route, Version, VersionState
 from collector.store.adapter_names import checked_name, engine_name
 from collector.store.registry_change import Change
 from collector.store.registry_rows import RegistrySnapshot, read_revision, read_rows, read_snapshot
@@ -44,7 +44,8 @@ class Registry:
     def __init__(self, store: Path) -> None:
         self._path = store / FILE_NAME
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._together: Change | None = None
         self._connection = open_registry(store)
 
     def close(self) -> None:
@@ -67,6 +68,45 @@ class Registry:
         """Everything but the audit, as of one revision."""
         with self._reading() as connection:
             return read_snapshot(connection)
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """What is read and changed inside is one transaction: all of it happens or none, and nobody comes between."""
+        with self._transaction():
+            assert self._together is None, "together() is not nested"
+            try:
+                self._together = Change(self._connection)
+                yield
+            finally:
+                self._together = None
+
+    def last_change(self, adapter: str) -> Audit | None:
+        """The newest change of an adapter's states, of its tenant's routes, or decision about it."""
+        with self._reading() as connection:
+            owners = read_rows(connection, Adapter, adapter=adapter)
+            rows = read_rows(connection, Audit, adapter=adapter)
+            if owners:
+                rows += read_rows(connection, Audit, tenant=owners[0].tenant, action="replace_routes")
+        bearing = [row for row in rows if row.action not in ("register_version", "record_gate")]
+        return max(bearing, key=lambda row: row.revision, default=None)
+
+    def record_decision(
+        self,
+        adapter: str,
+        decision: Decision,
+        *,
+        version: int | None = None,
+        detail: Mapping[str, object] | None = None,
+        actor: str,
+        reason: str,
+    ) -> int:
+        """Writes down what was decided about an adapter, or one of its versions; returns the revision."""
+        with self._changing() as change:
+            if version is None:
+                self._versions(change.connection, adapter)
+            else:
+                self._version(change.connection, adapter, version)
+            return change.record(decision, actor, reason, adapter=adapter, version=version, detail=detail)
 
     def register_adapter(self, adapter: str, *, tenant: str, base_model: str, actor: str, reason: str) -> Adapter:
         """Adds a LoRA line, with the base model as its live version 0."""
@@ -216,12 +256,20 @@ class Registry:
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
+        with self._lock:
+            if self._together is not None:
+                yield self._connection
+                return
         with self._transaction():
             self._connection.execute("BEGIN")
             yield self._connection
 
     @contextmanager
     def _changing(self) -> Generator[Change]:
+        with self._lock:
+            if self._together is not None:
+                yield self._together
+                return
         with self._transaction():
             yield Change(self._connection)
 

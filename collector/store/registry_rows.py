@@ -7,12 +7,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from collector.errors import StoreError
-from collector.records import REGISTRY_TABLES, Adapter, Audit, Record, Route, Version
+from collector.records import REGISTRY_TABLES, Adapter, Audit, Decision, Record, Route, Version
 from collector.store.registry_schema import FILE_NAME, has_tables
 
 R = TypeVar("R", bound=Record)
@@ -34,6 +34,20 @@ class RegistrySnapshot(NamedTuple):
     """By tenant, in the order they were given."""
     route_revisions: Mapping[str, int]
     """Tenant to the revision at which its routes changed last; absent if they never did."""
+    decisions: tuple[Audit, ...] = ()
+    """What was decided about adapters (`collector.records.Decision`), oldest first."""
+
+    @property
+    def held(self) -> Mapping[str, Audit]:
+        """Adapter to the hold it is under: nothing is promoted by itself until it is released."""
+        newest = {row.adapter: row for row in self.decisions if row.action in ("hold", "release")}
+        return {name: row for name, row in newest.items() if name is not None and row.action == "hold"}
+
+    @property
+    def pinned(self) -> Mapping[str, int]:
+        """Adapter to the version that a person named as its best; absent where nobody did."""
+        newest = {row.adapter: row.version for row in self.decisions if row.action == "pin"}
+        return {name: version for name, version in newest.items() if name is not None and version is not None}
 
 
 def read_revision(connection: sqlite3.Connection) -> int:
@@ -42,7 +56,7 @@ def read_revision(connection: sqlite3.Connection) -> int:
 
 
 def read_snapshot(connection: sqlite3.Connection) -> RegistrySnapshot:
-    """Adapters, versions and routes; consistent when the caller holds a transaction."""
+    """Adapters, versions, routes and decisions; consistent when the caller holds a transaction."""
     changed = "SELECT tenant, max(revision) FROM audit WHERE action = 'replace_routes' GROUP BY tenant"
     return RegistrySnapshot(
         revision=read_revision(connection),
@@ -50,7 +64,13 @@ def read_snapshot(connection: sqlite3.Connection) -> RegistrySnapshot:
         versions=tuple(read_rows(connection, Version)),
         routes=tuple(read_rows(connection, Route)),
         route_revisions=dict(connection.execute(changed).fetchall()),
+        decisions=tuple(_decisions(connection)),
     )
+
+
+def _decisions(connection: sqlite3.Connection) -> list[Audit]:
+    rows = [row for action in get_args(Decision) for row in read_rows(connection, Audit, action=action)]
+    return sorted(rows, key=lambda row: row.revision)
 
 
 def read_rows(connection: sqlite3.Connection, record: type[R], **equal: object) -> list[R]:

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import sqlite3
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -354,3 +356,70 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path):
         Registry(tmp_path)
     with pytest.raises(StoreError, match="file is not a database"):
         read_registry(tmp_path)
+
+
+def test_changes_made_together_happen_all_or_not_at_all(registry: Registry, tmp_path: Path):
+    add_version(registry, tmp_path, 1)
+    before = registry.snapshot()
+
+    def change_twice() -> None:
+        with registry.together():
+            registry.change_state("bot", 1, expected="candidate", to="live", **WHY)
+            assert registry.snapshot().versions[1].state == "live"
+            registry.change_state("bot", 1, expected="candidate", to="canary", **WHY)
+
+    with pytest.raises(RegistryConflict, match="is live, expected candidate"):
+        change_twice()
+    assert registry.snapshot() == before
+    with registry.together():
+        registry.change_state("bot", 1, expected="candidate", to="live", **WHY)
+        registry.record_decision("bot", "promote", version=1, **WHY)
+        assert read_registry(tmp_path) == before
+    assert [row.action for row in read_audit(tmp_path)][-2:] == ["change_state", "promote"]
+    assert read_registry(tmp_path).versions[1].state == "live"
+
+
+def test_another_thread_waits_until_changes_made_together_are_done(registry: Registry):
+    seen: list[int] = []
+    other = threading.Thread(target=lambda: seen.append(registry.record_decision("bot", "release", **WHY)))
+    with registry.together():
+        other.start()
+        registry.record_decision("bot", "hold", **WHY)
+        time.sleep(0.05)
+        assert seen == []
+        registry.record_decision("bot", "pin", version=0, **WHY)
+    other.join()
+    assert seen == [4]
+
+
+def test_decisions_are_in_the_audit_and_the_newest_one_holds(registry: Registry, tmp_path: Path):
+    registry.record_decision("bot", "hold", actor="ana", reason="looking")
+    registry.record_decision("bot", "pin", version=0, **WHY)
+    snapshot = registry.snapshot()
+    assert (snapshot.held["bot"].actor, snapshot.held["bot"].reason, snapshot.pinned) == ("ana", "looking", {"bot": 0})
+    registry.record_decision("bot", "release", **WHY)
+    registry.record_decision("bot", "pin", **WHY)
+    snapshot = read_registry(tmp_path)
+    assert (snapshot.held, snapshot.pinned) == ({}, {})
+    assert [row.action for row in snapshot.decisions] == ["hold", "pin", "release", "pin"]
+    with pytest.raises(UserError, match="no adapter 'cat'"):
+        registry.record_decision("cat", "hold", **WHY)
+    with pytest.raises(UserError, match="not 3"):
+        registry.record_decision("bot", "pin", version=3, **WHY)
+
+
+def test_the_last_change_is_of_states_routes_and_decisions(registry: Registry, tmp_path: Path):
+    registry.register_adapter("cat", tenant="zoo", base_model="tiny", **WHY)
+    made = registry.last_change("bot")
+    assert made is not None
+    assert (made.revision, made.action) == (1, "register_adapter")
+    add_version(registry, tmp_path, 1)
+    registry.record_gate("bot", 1, {"verdict": "pass"}, **WHY)
+    registry.record_decision("cat", "hold", **WHY)
+    registry.replace_routes("zoo", [Route(tenant="zoo", adapter="cat")], expected_revision=0, **WHY)
+    assert registry.last_change("bot") == made
+    revision = registry.replace_routes("acme", [route(0)], expected_revision=0, **WHY)
+    changed = registry.last_change("bot")
+    assert changed is not None
+    assert (changed.revision, changed.action) == (revision, "replace_routes")
+    assert registry.last_change("cow") is None

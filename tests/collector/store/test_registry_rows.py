@@ -11,14 +11,14 @@ import pytest
 
 from collector.errors import StoreError
 from collector.store.registry import Registry
-from collector.store.registry_rows import read_audit, read_registry
+from collector.store.registry_rows import RegistrySnapshot, read_audit, read_registry
 
 
 def test_a_store_without_a_registry_is_empty(tmp_path: Path):
-    assert read_registry(tmp_path) == (0, (), (), (), {})
+    assert read_registry(tmp_path) == RegistrySnapshot(0, (), (), (), {})
     assert read_audit(tmp_path) == []
     (tmp_path / "registry.sqlite").touch()
-    assert read_registry(tmp_path) == (0, (), (), (), {})
+    assert read_registry(tmp_path) == RegistrySnapshot(0, (), (), (), {})
 
 
 def test_reading_makes_no_registry(tmp_path: Path):

@@ -49,6 +49,10 @@ def test_the_life_of_adapters_needs_no_torch() -> None:
     assert not TORCH & loaded_by("\n".join(f"import trainer.{part}" for part in parts))
 
 
+def test_collecting_what_to_train_on_loads_no_torch() -> None:
+    assert not TORCH & loaded_by("\n".join(f"import {name}" for name in ["trainer.config", *modules("trainer/batch")]))
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

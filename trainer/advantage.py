@@ -4,8 +4,8 @@ Missing is missing: a session without a reward has no advantage and enters no me
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -63,24 +63,45 @@ class Advantages(NamedTuple):
 
 
 def advantages(
-    sessions: Sequence[RewardedSession], baseline: RunningBaseline, *, scale: Literal["deviation", "none"] = "deviation"
+    sessions: Sequence[RewardedSession],
+    baseline: RunningBaseline,
+    *,
+    scale: Literal["deviation", "none"] = "deviation",
+    earlier: Sequence[RewardedSession] = (),
 ) -> Advantages:
-    """Advantages of one adapter's batch; `scale` divides a group's by its population standard deviation, or not."""
-    rewards = {each.session_id: each.reward for each in sessions if each.reward is not None}
-    finite = {name: reward for name, reward in rewards.items() if abs(reward) <= LARGEST}
-    found = {name: Advantage(name, None, reason="not_finite") for name in rewards if name not in finite}
+    """Advantages of one adapter's batch; `scale` divides a group's by its population standard deviation, or not.
+
+    `earlier` are sessions of the same groups that are not in the batch: their groups are compared with them too, and
+    they count nowhere else.
+    """
+    finite = {each.session_id: each.reward for each in sessions if _is_finite(each.reward)}
+    compared = {each.session_id: each.reward for each in (*sessions, *earlier) if _is_finite(each.reward)}
+    found: dict[str, Advantage] = {}
     zero_variance = 0
-    for members in _groups(each for each in sessions if each.session_id in finite):
-        relative = _relative([finite[name] for name in members], scale)
-        zero_variance += relative is None
+    for members in _groups(each for each in (*sessions, *earlier) if each.session_id in compared):
+        relative = _relative([compared[name] for name in members], scale)
+        zero_variance += relative is None and not finite.keys().isdisjoint(members)
         for index, name in enumerate(members):
-            value = None if relative is None else relative[index]
-            found[name] = Advantage(name, value, "group", "zero_variance" if relative is None else None)
-    for name in finite:
-        if name not in found:
-            found[name] = _without_group(name, finite, baseline)
-    given = tuple(found.get(each.session_id, Advantage(each.session_id, None, reason="no_reward")) for each in sessions)
+            found[name] = _advantage(name, None if relative is None else relative[index], "group")
+    alone = [name for name in finite if name not in found]
+    found |= {each.session_id: each for each in _without_group(alone, finite, baseline)}
+    given = tuple(found[each.session_id] if each.session_id in found else _without_reward(each) for each in sessions)
     return Advantages(given, zero_variance, baseline.after(list(finite.values())))
+
+
+def _is_finite(reward: float | None) -> TypeGuard[float]:
+    return reward is not None and abs(reward) <= LARGEST
+
+
+def _without_reward(session: RewardedSession) -> Advantage:
+    return Advantage(session.session_id, None, reason="no_reward" if session.reward is None else "not_finite")
+
+
+def _advantage(name: str, value: float | None, method: Method) -> Advantage:
+    """`value` is None where all rewards that were compared are the same."""
+    if value is None:
+        return Advantage(name, None, method, "zero_variance")
+    return Advantage(name, value, method) if _is_finite(value) else Advantage(name, None, method, "not_finite")
 
 
 def _groups(sessions: Iterable[RewardedSession]) -> list[list[str]]:
@@ -102,12 +123,17 @@ def _relative(rewards: Sequence[float], scale: str) -> list[float] | None:
     return [reward - mean for reward in rewards]
 
 
-def _without_group(name: str, finite: dict[str, float], baseline: RunningBaseline) -> Advantage:
+def _without_group(alone: Sequence[str], finite: Mapping[str, float], baseline: RunningBaseline) -> list[Advantage]:
     """Against the others of the batch, else against the past."""
-    others = [reward for other, reward in finite.items() if other != name]
-    if others:
-        mean = math.fsum(others) / len(others)
-        return Advantage(name, finite[name] - mean, "leave_one_out")
-    if baseline.mean is not None:
-        return Advantage(name, finite[name] - baseline.mean, "running")
-    return Advantage(name, None, reason="no_baseline")
+    rewards = list(finite.values())
+    if len(rewards) > 1:
+        total, same = math.fsum(rewards), all_equal(rewards)
+        others = len(rewards) - 1
+        return [
+            _advantage(name, None if same else finite[name] - (total - finite[name]) / others, "leave_one_out")
+            for name in alone
+        ]
+    if baseline.mean is None:
+        return [Advantage(name, None, reason="no_baseline") for name in alone]
+    same = all_equal([*rewards, baseline.mean])
+    return [_advantage(name, None if same else finite[name] - baseline.mean, "running") for name in alone]

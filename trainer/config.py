@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from trainer.adapter_config import AdapterConfig
+from trainer.batch.batch_config import BatchConfig
 from trainer.engine_config import Dtype
 from trainer.reward import RewardConfig
 from trainer.rollback_config import RollbackConfig
@@ -28,6 +29,8 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     checkpointing: bool = False
     """Keeps only the input of each layer and computes the rest again in the backward pass: less memory, a third more
     time."""
+    batch: BatchConfig = BatchConfig()
+    """`[trainer.batch]`: which turns are trained on, and in what batches."""
     reward: RewardConfig = RewardConfig()
     """`[trainer.reward]`: from feedback to rewards."""
     rollback: RollbackConfig = RollbackConfig()

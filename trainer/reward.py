@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple, get_args
 import msgspec
 
 from collector.records import Feedback, FeedbackKind, Reward
+from trainer.advantage import LARGEST
 
 
 class KindMapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +64,8 @@ class Rewards(NamedTuple):
     """Sessions whose window has not closed: not eligible yet."""
     ignored: Mapping[str, int]
     """Feedback that does not count, by reason."""
+    counted: Mapping[str, int]
+    """Closed session to how many judgements of it and of its turns count."""
 
 
 def close_rewards(
@@ -99,7 +102,10 @@ def close_rewards(
     made = tuple(
         _reward(session, turn, by_kind, sha256, closed[session]) for (session, turn), by_kind in values.items()
     )
-    return Rewards(made, len(closes) - len(closed), dict(ignored))
+    counted: Counter[str] = Counter()
+    for (session, _), by_kind in values.items():
+        counted[session] += sum(map(len, by_kind.values()))
+    return Rewards(made, len(closes) - len(closed), dict(ignored), dict(counted))
 
 
 def standing(feedback: Iterable[Feedback], ignored: "Counter[str]") -> list[Feedback]:
@@ -122,7 +128,8 @@ def _ignored(judged: Feedback, closes_at: datetime, config: RewardConfig) -> str
         return "kind_left_out"
     if judged.value is None:
         return "no_value"
-    return None if math.isfinite(judged.value) else "not_finite"
+    # NaN is not below either.
+    return None if abs(_worth(config.kinds[judged.kind], judged.value)) <= LARGEST else "not_finite"
 
 
 def _worth(mapping: KindMapping, value: float) -> float:

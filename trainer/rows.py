@@ -1,5 +1,6 @@
 """Training rows from captured turns: branches merged where the ids prove it, loss on sampled tokens, each once."""
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -92,18 +93,26 @@ def parents(turns: Sequence[CapturedTurn]) -> list[int | None]:
 
     A turn that sampled nothing is nobody's parent, and an adapter's turn continues no other adapter's.
     """
-    whole = [turn.prompt_ids.tobytes() + turn.completion_ids.tobytes() for turn in turns]
     found: list[int | None] = []
+    # By (-tokens, index): the first that fits is the deepest, and of equal ones the earliest.
+    earlier: list[tuple[int, int]] = []
     for index, turn in enumerate(turns):
-        prompt = turn.prompt_ids.tobytes()
-        deepest = None
-        for earlier in range(index):
-            before = turns[earlier]
-            longer = deepest is None or before.tokens > turns[deepest].tokens
-            if longer and len(before.completion_ids) and prompt.startswith(whole[earlier]):
-                deepest = earlier
-        found.append(deepest)
+        short_enough = earlier[bisect_left(earlier, (-len(turn.prompt_ids), -1)) :]
+        found.append(next((before for _, before in short_enough if _begins(turn.prompt_ids, turns[before])), None))
+        if len(turn.completion_ids):
+            insort(earlier, (-turn.tokens, index))
     return found
+
+
+def _begins(prompt: Ids, before: CapturedTurn) -> bool:
+    """Whether the prompt begins with all ids of an earlier turn, which is no longer than it is."""
+    start, end = len(before.prompt_ids), before.tokens
+    # The last id first: of many branches nearly all differ there.
+    return (
+        prompt[end - 1] == before.completion_ids[-1]
+        and np.array_equal(prompt[start:end], before.completion_ids)
+        and np.array_equal(prompt[:start], before.prompt_ids)
+    )
 
 
 def _rows_of_session(turns: list[CapturedTurn]) -> list[TrainingRow]:

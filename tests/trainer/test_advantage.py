@@ -59,6 +59,52 @@ def test_a_lone_session_is_compared_with_the_past_and_without_a_past_with_nothin
     assert second.baseline.mean == pytest.approx(0.9)
 
 
+def test_a_batch_of_one_reward_has_no_gradient_without_groups_either() -> None:
+    # An optimizer that normalises would make a whole step of what rounding leaves.
+    alike = [
+        RewardedSession(str(place), None, reward) for place, reward in enumerate((0.3, float(np.float32(0.3)), 0.3))
+    ]
+    assert {(each.value, each.reason) for each in advantages(alike, RunningBaseline()).sessions} == {
+        (None, "zero_variance")
+    }
+    past = advantages([RewardedSession("z", None, 0.3)], RunningBaseline(float(np.float32(0.3))))
+    assert (past.sessions[0].value, past.sessions[0].reason) == (None, "zero_variance")
+
+
+def test_a_group_is_compared_with_its_earlier_sessions_and_nothing_else_is() -> None:
+    sessions = [RewardedSession("new", "g", 1.0), RewardedSession("x", None, 0.5), RewardedSession("y", "h", 0.0)]
+    earlier = [*grouped({"g": [1, 0, None]}), RewardedSession("h/0", "h", 0.0), RewardedSession("k/0", "k", 9.0)]
+    found = advantages(sessions, RunningBaseline(), scale="none", earlier=earlier)
+    # new: 1 less (1 + 1 + 0) / 3; x: 1/2 less (1 + 0) / 2, the batch's own; y: the same as its group.
+    assert [(each.value, each.method) for each in found.sessions] == [
+        (pytest.approx(1 / 3), "group"),
+        (0.0, "leave_one_out"),
+        (None, "group"),
+    ]
+    assert (found.zero_variance_groups, found.baseline.mean) == (1, 0.5)
+
+
+def test_an_advantage_beyond_float32_is_not_finite() -> None:
+    largest = float(np.finfo(np.float32).max)
+    for group in (None, "g"):
+        sessions = [RewardedSession("x", group, largest), RewardedSession("y", group, -largest)]
+        found = advantages(sessions, RunningBaseline(), scale="none").sessions
+        both = [each.value is None or abs(each.value) <= largest for each in found]
+        assert all(both), found
+    assert [each.reason for each in advantages(sessions[:1], RunningBaseline(-largest)).sessions] == ["not_finite"]
+
+
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=8))
+def test_leave_one_out_equals_exact_fractions(rewards: list[int]) -> None:
+    sessions = [RewardedSession(str(place), None, float(reward)) for place, reward in enumerate(rewards)]
+    for each, reward in zip(advantages(sessions, RunningBaseline()).sessions, rewards, strict=True):
+        if len(set(rewards)) == 1:
+            assert each.reason == "zero_variance"
+        else:
+            expected = reward - Fraction(sum(rewards) - reward, len(rewards) - 1)
+            assert each.value == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
+
+
 def test_a_missing_reward_enters_no_mean() -> None:
     found = advantages(grouped({"a": [1, 0, None]}), RunningBaseline())
     assert [each.value for each in found.sessions] == [1.0, -1.0, None]

@@ -86,6 +86,18 @@ def test_what_cannot_count_says_why() -> None:
     assert values(rewards)["s", None] is None
 
 
+def test_what_is_beyond_float32_does_not_count_and_the_rest_adds_up() -> None:
+    rewards = close(judged("a", 1.7e308), judged("b", -1.7e308), judged("c", 3e38), judged("d", 3e38, kind="score"))
+    assert (rewards.ignored["not_finite"], values(rewards)["s", None]) == (2, 6e38)
+    steep = RewardConfig(kinds={"thumb": KindMapping(low=0, high=5e-324)})
+    assert close(judged("a", 1.0), config=steep).ignored["not_finite"] == 1
+
+
+def test_judgements_that_count_are_counted_by_session() -> None:
+    rewards = close(judged("a", 1), judged("b", 0), judged("c", None), judged("d", 1, session_id=None, turn_id="t2"))
+    assert rewards.counted == {"s": 3, "u": 0}
+
+
 def test_the_hash_changes_with_the_mapping_and_with_nothing_else() -> None:
     kinds = {"thumb": KindMapping(), "score": KindMapping(weight=2)}
     backwards = dict(reversed(kinds.items()))

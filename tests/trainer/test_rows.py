@@ -121,3 +121,19 @@ def test_every_trainable_token_carries_loss_once_in_the_context_it_was_sampled_i
             assert run.logprobs.tolist() == source.sampled_logprobs.tolist()
     assert seen == Counter({each.turn_id: 1 for each in turns if each.untrainable_reason is None})
     assert sum(made.left_out.values()) + made.trained_turns == len(turns)
+
+
+small_ids = st.lists(st.integers(0, 1), max_size=6)
+
+
+@given(st.lists(st.tuples(small_ids, st.lists(st.integers(0, 1), max_size=2)), max_size=10))
+def test_a_parent_is_the_deepest_earlier_turn_that_the_prompt_begins_with(
+    drawn: list[tuple[list[int], list[int]]],
+) -> None:
+    """Against every earlier turn in turn."""
+    expected: list[int | None] = []
+    for index, (prompt, _) in enumerate(drawn):
+        whole = [before + after if after else None for before, after in drawn[:index]]
+        fits = [n for n, ids in enumerate(whole) if ids is not None and prompt[: len(ids)] == ids]
+        expected.append(max(fits, key=lambda n: (len(drawn[n][0]) + len(drawn[n][1]), -n), default=None))
+    assert parents([turn(n, *ids) for n, ids in enumerate(drawn, start=1)]) == expected

@@ -53,6 +53,11 @@ def test_collecting_what_to_train_on_loads_no_torch() -> None:
     assert not TORCH & loaded_by("\n".join(f"import {name}" for name in ["trainer.config", *modules("trainer/batch")]))
 
 
+def test_settings_evaluation_and_gate_load_no_torch() -> None:
+    names = ["trainer.config", "trainer.gate_statistics", *modules("trainer/evaluation", "trainer/gate")]
+    assert not TORCH & loaded_by("\n".join(f"import {name}" for name in names))
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

@@ -7,6 +7,8 @@ import msgspec
 from trainer.adapter_config import AdapterConfig
 from trainer.batch.batch_config import BatchConfig
 from trainer.engine_config import Dtype
+from trainer.evaluation_config import EvaluationConfig
+from trainer.gate_config import GateConfig
 from trainer.reward import RewardConfig
 from trainer.rollback_config import RollbackConfig
 
@@ -35,5 +37,9 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[trainer.reward]`: from feedback to rewards."""
     rollback: RollbackConfig = RollbackConfig()
     """`[trainer.rollback]`: alerts that roll an adapter back."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """`[trainer.evaluation]`: held-out suites, and how versions are tried on them."""
+    gate: GateConfig = GateConfig()
+    """`[trainer.gate]`: what a candidate must show before it may take sessions."""
     adapters: dict[str, AdapterConfig] = {}
     """Adapter name to its settings, `[trainer.adapters.NAME]`."""

@@ -58,6 +58,11 @@ def test_settings_evaluation_and_gate_load_no_torch() -> None:
     assert not TORCH & loaded_by("\n".join(f"import {name}" for name in names))
 
 
+@pytest.mark.parametrize("name", ["trainer.training_config", "trainer.config"])
+def test_settings_of_the_trainer_load_no_torch(name: str) -> None:
+    assert not TORCH & loaded_by(f"import {name}")
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

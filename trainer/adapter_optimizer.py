@@ -78,24 +78,30 @@ class AdapterOptimizer:
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Takes back what `state` gave; a tensor that is missing, left over or misshapen is refused."""
-        left = set(tensors) - {"step"}
+        """Takes back what `state` gave; where a tensor is missing, left over or misshapen nothing is changed."""
+        self._refuse_other(tensors)
         with torch.no_grad():
             for name, parameter in self._named():
-                if name not in tensors or tensors[name].shape != parameter.shape:
-                    raise ValueError(f"no tensor {name!r} of shape {tuple(parameter.shape)} in the state, expected one")
                 parameter.copy_(tensors[name])
-                moments = {
-                    key: tensors[f"{name}.{key}"]
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                    if f"{name}.{key}" in tensors
-                }
+                moments = {key: tensors[f"{name}.{key}"] for key in _MOMENTS if f"{name}.{key}" in tensors}
+                self._adamw.state.pop(parameter, None)
                 if moments:
-                    self._adamw.state[parameter] = {key: value.clone() for key, value in moments.items()}
-                left -= {name, *(f"{name}.{key}" for key in moments)}
+                    self._adamw.state[parameter] = {
+                        key: value.clone().to("cpu" if key == "step" else parameter.device)
+                        for key, value in moments.items()
+                    }
+        self.step = int(tensors["step"])
+
+    def _refuse_other(self, tensors: dict[str, torch.Tensor]) -> None:
+        left = set(tensors) - {"step"}
+        for name, parameter in self._named():
+            if name not in tensors or tensors[name].shape != parameter.shape:
+                raise ValueError(f"no tensor {name!r} of shape {tuple(parameter.shape)} in the state, expected one")
+            left -= {name, *(f"{name}.{key}" for key in _MOMENTS)}
         if left:
             raise ValueError(f"{len(left)} tensors of the state belong to nothing here, first {min(left)!r}")
-        self.step = int(tensors["step"])
+        if "step" not in tensors:
+            raise ValueError("no tensor 'step' in the state, expected the optimizer's step")
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [

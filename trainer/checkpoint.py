@@ -2,10 +2,13 @@
 
 A folder holds the adapter in peft's format (what is served), the optimizer's float32 masters and moments (what training
 resumes from, exactly), and manifest.json with the sha256 of every other file. It is written under a temporary name,
-synced and renamed, so that a kill at any moment leaves the checkpoint before it.
+synced and renamed, so that a kill at any moment leaves the checkpoints before it. Its name is the step and a UUIDv7:
+candidates that were trained from one parent stand at the same step, and a refused one keeps its folder. Which
+checkpoint is the last good one is for the registry to say.
 """
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,6 +16,7 @@ import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+from uuid_utils import uuid7
 
 from collector.errors import UserError
 from collector.store.replacing import replacing
@@ -67,9 +71,10 @@ class Skipped(NamedTuple):
 def save_checkpoint(
     parent: Path, optimizer: AdapterOptimizer, *, base_model: str, dtype: ServedDtype, baseline: float | None
 ) -> Checkpoint:
-    """Writes the adapter's state below `parent`, in a folder named by its optimizer step."""
+    """Writes the adapter's state below `parent`, in a new folder; weights that are not finite are refused."""
+    _refuse_not_finite(optimizer)
     parent.mkdir(parents=True, exist_ok=True)
-    target = parent / f"{_PREFIX}{optimizer.step:08d}"
+    target = parent / f"{_PREFIX}{optimizer.step:08d}-{uuid7()}"
     with replacing(target, force=False, owned=()) as fresh:
         fresh.mkdir()
         write_peft(fresh, optimizer.adapter, base_model=base_model, dtype=getattr(torch, dtype))
@@ -90,20 +95,23 @@ def save_checkpoint(
     return Checkpoint(target, manifest, hashlib.sha256(encoded).hexdigest())
 
 
-def latest_checkpoint(parent: Path) -> tuple[Checkpoint | None, tuple[Skipped, ...]]:
-    """The whole checkpoint of the highest step, and every later folder that had to be skipped."""
-    skipped: list[Skipped] = []
+def skipped_folders(parent: Path, versions: Collection[Path]) -> tuple[Skipped, ...]:
+    """Every folder below `parent` that is no version's, and why: what interrupted cycles left."""
     if not parent.is_dir():
-        return None, ()
-    for folder in sorted((path for path in parent.iterdir() if path.is_dir()), key=_step, reverse=True):
-        if not folder.name.startswith(_PREFIX):
-            skipped.append(Skipped(folder, "not finished: it still has its temporary name"))
-            continue
-        try:
-            return read_checkpoint(folder), tuple(skipped)
-        except UserError as error:
-            skipped.append(Skipped(folder, str(error)))
-    return None, tuple(skipped)
+        return ()
+    known = {folder.resolve() for folder in versions}
+    left = sorted(path for path in parent.iterdir() if path.is_dir() and path.resolve() not in known)
+    return tuple(Skipped(folder, _why_skipped(folder)) for folder in left)
+
+
+def _why_skipped(folder: Path) -> str:
+    if not folder.name.startswith(_PREFIX):
+        return "not finished: it still has its temporary name"
+    try:
+        read_checkpoint(folder)
+    except UserError as error:
+        return str(error)
+    return "whole, but no version: its cycle ended before it was registered"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -141,13 +149,21 @@ def resume(checkpoint: Checkpoint, optimizer: AdapterOptimizer) -> None:
         tensors = load_file(checkpoint.folder / _OPTIMIZER)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{checkpoint.folder / _OPTIMIZER}: {error}; use an earlier checkpoint") from error
-    optimizer.restore(tensors)
+    try:
+        optimizer.restore(tensors)
+    except ValueError as error:
+        raise UserError(
+            f"{checkpoint.folder / _OPTIMIZER}: {error}; were targets changed? nothing was resumed"
+        ) from error
 
 
-def _step(folder: Path) -> tuple[int, str]:
-    """Order of folders: by step; what has no step comes first, so that it is always named."""
-    number = folder.name.removeprefix(_PREFIX)
-    return (int(number), "") if folder.name.startswith(_PREFIX) and number.isdigit() else (2**62, folder.name)
+def _refuse_not_finite(optimizer: AdapterOptimizer) -> None:
+    for name, tensor in optimizer.state().items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(
+                f"adapter {optimizer.adapter.name}: {name} is not finite after step {optimizer.step}, expected finite "
+                "weights and moments; nothing was saved: lower its learning rate"
+            )
 
 
 def _written(path: Path) -> WrittenFile:

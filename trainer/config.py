@@ -11,6 +11,7 @@ from trainer.evaluation_config import EvaluationConfig
 from trainer.gate_config import GateConfig
 from trainer.reward import RewardConfig
 from trainer.rollback_config import RollbackConfig
+from trainer.training_config import TrainingConfig
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -41,5 +42,7 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[trainer.evaluation]`: held-out suites, and how versions are tried on them."""
     gate: GateConfig = GateConfig()
     """`[trainer.gate]`: what a candidate must show before it may take sessions."""
+    training: TrainingConfig = TrainingConfig()
+    """`[trainer.training]`: updates of a batch, and what is measured beside them."""
     adapters: dict[str, AdapterConfig] = {}
     """Adapter name to its settings, `[trainer.adapters.NAME]`."""

@@ -47,16 +47,22 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(terms: TokenTerms, config: ObjectiveConfig) -> TokenLosses:
-    """The loss of each token: weight x -min(r A, clip(r) A) + kl_base x k3."""
+    """The loss of each token: weight x -min(r A, clip(r) A) + kl_base x k3. Needs every token of a turn."""
     _check(terms, config)
     log_w = (terms.old_logprobs_N - terms.sampled_logprobs_N).detach()
-    weight, truncated = importance_weights(log_w, terms.turns_N, config)
+    return weighted_losses(terms, *importance_weights(log_w, terms.turns_N, config), config)
+
+
+def weighted_losses(terms: TokenTerms, weight_N: Tensor, truncated_N: Tensor, config: ObjectiveConfig) -> TokenLosses:
+    """The same with the importance weights given, which may be asked about any of a turn's tokens."""
+    _check(terms, config)
+    w = (terms.old_logprobs_N - terms.sampled_logprobs_N).detach().exp()
     surrogate, clipped = clipped_surrogate(terms.logprobs_N - terms.old_logprobs_N, terms.advantages_N, config)
-    loss = -weight * surrogate
+    loss = -weight_N * surrogate
     if config.kl_base:
         assert terms.reference_logprobs_N is not None
         loss = loss + config.kl_base * kl_k3(terms.logprobs_N, terms.reference_logprobs_N)
-    return TokenLosses(loss, log_w.exp(), weight, truncated, clipped)
+    return TokenLosses(loss, w, weight_N, truncated_N, clipped)
 
 
 def importance_weights(log_w_N: Tensor, turns_N: Tensor, config: ObjectiveConfig) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,13 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
+from transformers import PreTrainedModel
 
-from trainer.lora import TrainedAdapter
+from collector.errors import UserError
+from trainer.engine.adapter_file import read_adapter
+from trainer.engine.engine_refusal import EngineRefusal
+from trainer.linear_modules import linear_modules
+from trainer.lora import Pair, TrainedAdapter
 
 
 def write_peft(folder: Path, adapter: TrainedAdapter, *, base_model: str, dtype: torch.dtype) -> None:
@@ -20,6 +25,29 @@ def write_peft(folder: Path, adapter: TrainedAdapter, *, base_model: str, dtype:
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     text = json.dumps(_config(adapter, base_model), indent=2, sort_keys=True)
     (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+
+
+def read_peft(network: PreTrainedModel, folder: Path, name: str) -> TrainedAdapter:
+    """The adapter in a folder, as an engine reads it: the cast weights, in float32, without gradients."""
+    modules = linear_modules(network)
+    try:
+        found = read_adapter(
+            str(folder), {name: (each.out_features, each.in_features) for name, each in modules.items()}
+        )
+    except EngineRefusal as refusal:
+        raise UserError(str(refusal)) from refusal
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    if config.get("use_rslora"):
+        raise UserError(f"{folder}: use_rslora is on, expected it off: the trainer scales by alpha / r")
+    pairs = {
+        module: Pair(*(_frozen(half, modules[module].weight.device) for half in (pair.down_R_I, pair.up_O_R)))
+        for module, pair in found.items()
+    }
+    return TrainedAdapter(name, config["r"], float(config.get("lora_alpha", 8)), pairs)
+
+
+def _frozen(half: torch.Tensor, device: torch.device) -> torch.nn.Parameter:
+    return torch.nn.Parameter(half.to(device, torch.float32), requires_grad=False)
 
 
 # Any: peft's configuration is JSON.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,12 @@ from transformers import AutoModelForCausalLM
 
 from collector.errors import UserError
 from trainer.adapter_optimizer import AdapterOptimizer
-from trainer.checkpoint import latest_checkpoint, read_checkpoint, resume, save_checkpoint
+from trainer.checkpoint import Checkpoint, read_checkpoint, resume, save_checkpoint, skipped_folders
 from trainer.engine.adapter_file import read_adapter
 from trainer.linear_modules import linear_modules
 from trainer.lora import new_adapter
 from trainer.optimizer_config import OptimizerConfig
+from trainer.peft_folder import read_peft
 from trainer.tiny_model import write_tiny_model
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +56,7 @@ def move(optimizer: AdapterOptimizer, steps: range) -> None:
         assert optimizer.update().applied
 
 
-def save(parent: Path, optimizer: AdapterOptimizer) -> Any:
+def save(parent: Path, optimizer: AdapterOptimizer) -> Checkpoint:
     return save_checkpoint(parent, optimizer, base_model="tiny", dtype="float32", baseline=0.25)
 
 
@@ -90,10 +92,8 @@ def test_the_served_file_is_cast_and_the_masters_are_not(base: Path, tmp_path: P
 def test_training_goes_on_bit_for_bit(base: Path, tmp_path: Path) -> None:
     model = network(base)
     optimizer = trained(model, steps=3)
-    save(tmp_path, optimizer)
-    found, skipped = latest_checkpoint(tmp_path)
-    assert found is not None
-    assert (found.manifest.optimizer_step, found.manifest.baseline, skipped) == (3, 0.25, ())
+    found = read_checkpoint(save(tmp_path, optimizer).folder)
+    assert (found.manifest.optimizer_step, found.manifest.baseline) == (3, 0.25)
     other = trained(model, steps=0)
     resume(found, other)
     move(optimizer, range(3, 6))
@@ -104,13 +104,10 @@ def test_training_goes_on_bit_for_bit(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_a_damaged_checkpoint_is_skipped_by_name_for_the_one_before(
+def test_a_damaged_checkpoint_is_refused_by_the_name_of_its_file(
     base: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
-    optimizer = trained(network(base), steps=1)
-    first = save(tmp_path, optimizer)
-    move(optimizer, range(1, 2))
-    path = save(tmp_path, optimizer).folder / name
+    path = save(tmp_path, trained(network(base), steps=1)).folder / name
     content = bytearray(path.read_bytes())
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2])
@@ -119,31 +116,69 @@ def test_a_damaged_checkpoint_is_skipped_by_name_for_the_one_before(
         path.write_bytes(content)
     else:
         path.unlink()
-    found, skipped = latest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.folder == first.folder
-    assert [each.folder.name for each in skipped] == ["step-00000002"]
-    assert name in skipped[0].reason
+    with pytest.raises(UserError, match=name):
+        read_checkpoint(path.parent)
+    assert name in skipped_folders(tmp_path, ())[0].reason
 
 
-def test_a_folder_with_a_temporary_name_is_skipped_and_said(base: Path, tmp_path: Path) -> None:
-    first = save(tmp_path, trained(network(base), steps=1))
-    (tmp_path / ".step-00000002.77.tmp").mkdir()
-    found, skipped = latest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.folder == first.folder
-    assert ["temporary name" in each.reason for each in skipped] == [True]
-
-
-def test_nothing_there_is_no_checkpoint(tmp_path: Path) -> None:
-    assert latest_checkpoint(tmp_path / "none") == (None, ())
-
-
-def test_a_checkpoint_is_never_overwritten(base: Path, tmp_path: Path) -> None:
+def test_folders_that_are_no_version_are_named_with_the_reason(base: Path, tmp_path: Path) -> None:
     optimizer = trained(network(base), steps=1)
-    save(tmp_path, optimizer)
-    with pytest.raises(UserError, match="exists already"):
+    version, left, cut = (save(tmp_path, optimizer).folder for _ in range(3))
+    (cut / "manifest.json").unlink()
+    unfinished = tmp_path / ".step-00000002.77.tmp"
+    unfinished.mkdir()
+    reasons = {each.folder: each.reason for each in skipped_folders(tmp_path, [version])}
+    assert reasons.keys() == {left, cut, unfinished}
+    assert reasons[unfinished] == "not finished: it still has its temporary name"
+    assert reasons[left] == "whole, but no version: its cycle ended before it was registered"
+    assert "manifest.json: [Errno 2]" in reasons[cut]
+
+
+def test_nothing_there_is_nothing_skipped(tmp_path: Path) -> None:
+    assert skipped_folders(tmp_path / "none", ()) == ()
+
+
+def test_candidates_of_one_step_never_share_a_folder(base: Path, tmp_path: Path) -> None:
+    optimizer = trained(network(base), steps=1)
+    first, second = save(tmp_path, optimizer), save(tmp_path, optimizer)
+    assert first.folder != second.folder
+    assert first.folder < second.folder, "in the order they were saved in"
+    assert first.sha256 == second.sha256, "the content is the same"
+    shutil.rmtree(second.folder)
+    assert save(tmp_path, optimizer).folder not in (first.folder, second.folder), "a deleted name is not used again"
+
+
+def test_weights_that_are_not_finite_are_not_saved(base: Path, tmp_path: Path) -> None:
+    optimizer = trained(network(base), steps=1)
+    with torch.no_grad():
+        optimizer.adapter.parameters()[1][0, 0] = torch.inf
+    with pytest.raises(UserError, match=r"adapter a: .*lora_B is not finite after step 1.*lower its learning rate"):
         save(tmp_path, optimizer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_other_targets_is_not_resumed_and_changes_nothing(base: Path, tmp_path: Path) -> None:
+    model = network(base)
+    saved = save(tmp_path, trained(model, steps=1))
+    made = new_adapter(model, "a", rank=4, alpha=8, targets=("q_proj", "down_proj", "o_proj"), seed=1)
+    before = [parameter.clone() for parameter in made.parameters()]
+    with pytest.raises(UserError, match="were targets changed"):
+        resume(saved, AdapterOptimizer(made, OptimizerConfig()))
+    assert all(torch.equal(was, now) for was, now in zip(before, made.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_was_published_is_read_back_as_an_engine_reads_it(base: Path, tmp_path: Path, dtype: Any) -> None:
+    model = network(base)
+    optimizer = trained(model, steps=2)
+    saved = save_checkpoint(tmp_path, optimizer, base_model="tiny", dtype=dtype, baseline=None)
+    found = read_peft(model, saved.folder, "a@1")
+    assert (found.name, found.rank, found.alpha) == ("a@1", 4, 8.0)
+    assert found.pairs.keys() == optimizer.adapter.pairs.keys()
+    for module, pair in optimizer.adapter.pairs.items():
+        for half, master in zip(found.pairs[module], pair, strict=True):
+            assert torch.equal(half, master.detach().to(getattr(torch, dtype)).float())
+            assert not half.requires_grad
 
 
 def test_a_checkpoint_of_another_adapter_is_not_resumed(base: Path, tmp_path: Path) -> None:
@@ -166,7 +201,7 @@ optimizer = trained(network(base), steps=1)
 print("ready", flush=True)
 for step in range(2, 2000):
     saved = save(parent, optimizer)
-    print(saved.manifest.optimizer_step, saved.sha256, flush=True)
+    print(saved.folder.name, saved.sha256, flush=True)
     move(optimizer, range(step, step + 1))
 """
 
@@ -185,13 +220,12 @@ def test_a_kill_at_any_moment_leaves_every_announced_checkpoint_whole(base: Path
         announced = [line.split() for line in child.stdout.read().splitlines() if len(line.split()) == 2]
         child.wait()
         child.stdout.close()
-        for step, sha256 in announced:
-            assert read_checkpoint(parent / f"step-{int(step):08d}").sha256 == sha256
-        found, skipped = latest_checkpoint(parent)
-        assert all(each.folder.name.startswith(".") for each in skipped), skipped
-        if announced:
-            assert found is not None
-            assert found.manifest.optimizer_step >= int(announced[-1][0])
+        for name, sha256 in announced:
+            assert read_checkpoint(parent / name).sha256 == sha256
+        skipped = skipped_folders(parent, [parent / name for name, _ in announced])
+        # What was renamed and not yet announced is whole too; nothing else has a checkpoint's name.
+        assert all(each.folder.name.startswith(".") or "whole" in each.reason for each in skipped), skipped
+        assert len(skipped) <= 1, skipped
 
 
 def test_the_manifest_names_every_other_file(base: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from trainer.optimizer_config import OptimizerConfig
 from trainer.policy import Policy
 from trainer.rows import SampledRun, TrainingRow
 from trainer.tiny_model import write_tiny_model
+from trainer.training.batch_update import take_update
+from trainer.training.scored_batch import score_batch
 
 TARGETS = ("q_proj", "v_proj", "down_proj")
 RANKS = {"a": 2, "b": 4, "c": 8}
@@ -83,16 +85,26 @@ class PeftRun:
                         self.weights[f"{module}.{part}"] = weight
         self.adamw = torch.optim.AdamW(self.weights.values(), lr=like.config.lr, weight_decay=like.config.weight_decay)
 
-    def step(self, given: list[TrainingRow], by_turn: dict[str, float]) -> float:
-        losses = []
+    def logprobs(self, given: list[TrainingRow]) -> list[torch.Tensor]:
+        """log pi of each run."""
+        found = []
         for row in given:
             logits = self.model(torch.tensor([row.ids.tolist()]), use_cache=False).logits[0]
             for run in row.runs:
                 logs = (logits[run.start - 1 : run.end - 1] / run.temperature).log_softmax(-1)
-                pi = logs.gather(1, torch.tensor(row.ids[run.start : run.end].tolist())[:, None])[:, 0]
-                w = (pi.detach() - torch.from_numpy(run.logprobs)).exp().clamp(max=2.0)
-                # On the first pass over a batch r = pi / pi_old is 1, inside the clip.
-                losses.append(-w * (pi - pi.detach()).exp() * by_turn[run.turn_id])
+                found.append(logs.gather(1, torch.tensor(row.ids[run.start : run.end].tolist())[:, None])[:, 0])
+        return found
+
+    def step(self, given: list[TrainingRow], by_turn: dict[str, float]) -> float:
+        """On the first pass over a batch r = pi / pi_old is 1, inside the clip."""
+        return self.step_from(given, by_turn, self.logprobs(given))
+
+    def step_from(self, given: list[TrainingRow], by_turn: dict[str, float], old: list[torch.Tensor]) -> float:
+        runs = [run for row in given for run in row.runs]
+        losses = []
+        for run, pi, pi_old in zip(runs, self.logprobs(given), old, strict=True):
+            w = (pi_old.detach() - torch.from_numpy(run.logprobs)).exp().clamp(max=2.0)
+            losses.append(-w * (pi - pi_old.detach()).exp() * by_turn[run.turn_id])
         torch.cat(losses).mean().backward()
         norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), 0.5)
         self.adamw.step()
@@ -153,6 +165,67 @@ def test_an_adapter_with_a_gradient_that_is_not_finite_is_left_as_it_was_and_alo
     assert not all(torch.equal(p, q) for p, q in zip(optimizers["b"].adapter.parameters(), before["b"], strict=True))
     assert (optimizers["a"].step, optimizers["b"].step) == (0, 1)
     assert all(parameter.grad is None for parameter in optimizers["a"].adapter.parameters())
+
+
+def test_an_adapter_whose_own_weights_are_not_finite_leaves_the_others_bit_for_bit(folder: Path) -> None:
+    """Its tokens stand in one packing with theirs: NaN in its forward pass, its loss and its gradient."""
+    moved: dict[bool, list[torch.Tensor]] = {}
+    for broken in (False, True):
+        model = network(folder)
+        optimizers = {name: optimizer(model, name) for name in ("a", "b", "c")}
+        if broken:
+            with torch.no_grad():
+                optimizers["b"].adapter.parameters()[0].fill_(torch.nan)
+        given = [*rows("a", 0), *rows("b", 0), *rows("c", 0)]
+        objectives = dict.fromkeys("abc", ObjectiveConfig(kl_base=0.1))
+        done = multi_lora_step(Policy(model), optimizers, given, advantages(given), objectives)
+        assert [done.adapters[name].update.applied for name in "abc"] == [True, not broken, True]
+        assert bool(done.adapters["b"].numbers.logprobs_N.isnan().all()) == broken
+        moved[broken] = [p.detach().clone() for name in "ac" for p in optimizers[name].adapter.parameters()]
+    assert all(torch.equal(one, other) for one, other in zip(moved[False], moved[True], strict=True))
+    assert all(bool(p.any()) for p in moved[True])
+
+
+class Partitioned(Policy):
+    """Asks for the loss of every third token, then of the others from last to first."""
+
+    def backward(self, packed: Any, adapters: Any, loss_of: Any) -> None:
+        scored = self.score(packed, adapters)
+        places = torch.arange(len(scored.logprobs_N))
+        parts = (places[places % 3 == 0], places[places % 3 != 0].flip(0))
+        sum(loss_of(type(scored)(*(each[part] for each in scored)), part) for part in parts).backward()
+
+
+@pytest.mark.parametrize("importance", ["truncate", "mask", "sequence"])
+def test_the_loss_may_be_asked_of_any_partition_of_the_tokens(folder: Path, importance: Any) -> None:
+    """A sequence's weight is of its whole turn, however few of its tokens are asked about."""
+    norms, losses = [], []
+    for kind in (Policy, Partitioned):
+        model = network(folder)
+        optimizers = {name: optimizer(model, name) for name in ("a", "b")}
+        given = [*rows("a", 0), *rows("b", 0)]
+        objectives = {"a": ObjectiveConfig(importance=importance, w_max=1e6), "b": ObjectiveConfig()}
+        done = multi_lora_step(kind(model), optimizers, given, advantages(given), objectives, budget_tokens=100)
+        norms.append([done.adapters[name].update.grad_norm for name in "ab"])
+        losses.append(done.adapters["a"].numbers.losses_N)
+    assert norms[1] == pytest.approx(norms[0], rel=1e-5)
+    assert torch.equal(losses[0], losses[1])
+    assert not losses[0].isnan().any()
+
+
+def test_a_second_update_of_a_batch_has_its_old_policy_where_it_was(folder: Path) -> None:
+    """Against peft's run with r = pi / pi_old written out, pi_old fixed at the batch's start."""
+    model = network(folder)
+    made = optimizer(model, "a")
+    alone = PeftRun(folder, made)
+    given, policy, objective = rows("a", 0), Policy(model), {"a": ObjectiveConfig(clip=False)}
+    batch = score_batch(policy, {"a": made.adapter}, given, advantages(given), objective, budget_tokens=100)
+    old = alone.logprobs(given)
+    for _ in range(3):
+        done = take_update(policy, {"a": made}, batch, objective)
+        assert done.adapters["a"].update.grad_norm == pytest.approx(
+            alone.step_from(given, advantages(given), old), rel=1e-4
+        )
 
 
 def test_an_adapter_without_rows_keeps_its_weights_and_its_step(folder: Path) -> None:

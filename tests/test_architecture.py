@@ -63,6 +63,10 @@ def test_settings_of_the_trainer_load_no_torch(name: str) -> None:
     assert not TORCH & loaded_by(f"import {name}")
 
 
+def test_what_the_trainer_says_of_precision_loads_no_torch() -> None:
+    assert not TORCH & loaded_by("import trainer.config, trainer.precision")
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

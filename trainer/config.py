@@ -1,6 +1,6 @@
 """The `[trainer]` section of roundhouse.toml. Imports no torch."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ from trainer.reward import RewardConfig
 from trainer.rollback_config import RollbackConfig
 from trainer.training_config import TrainingConfig
 
+BackwardMode = Literal["packed", "depth_first"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -29,6 +30,9 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Torch threads; two on a busy two-core machine are 10 to 20 times slower than one."""
     budget_tokens: Positive = 8192
     """Most tokens computed in one microbatch; one longer row is a microbatch of its own."""
+    backward_mode: BackwardMode = "packed"
+    """How a microbatch's gradient is computed: packed is one pass over all its tokens; depth_first goes through the
+    prefix tree node by node and holds the activations of one row at a time: less memory, more and smaller passes."""
     checkpointing: bool = False
     """Keeps only the input of each layer and computes the rest again in the backward pass: less memory, a third more
     time."""

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -63,13 +64,42 @@ def new_adapter(
     return TrainedAdapter(name, rank, float(alpha), pairs)
 
 
+def power_of_two(largest: float) -> float:
+    """What brings a gradient near 1 and is undone exactly; 1 for one that is 0 or not finite."""
+    exponent = -math.frexp(largest)[1] if 0 < largest < math.inf else 0
+    return math.ldexp(1.0, max(-64, min(64, exponent)))
+
+
+class _CastUnscaled(torch.autograd.Function):
+    """A master in float16, whose gradient comes back in the master's precision without the scale of the pass."""
+
+    @staticmethod
+    # Any: autograd's context carries whatever is put on it.
+    def forward(ctx: Any, master: Tensor, dtype: torch.dtype, scales: Mapping[str, float], name: str) -> Tensor:
+        ctx.scales, ctx.name, ctx.master_dtype = scales, name, master.dtype
+        return master.to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        return grads[0].to(ctx.master_dtype) / ctx.scales.get(ctx.name, 1.0), None, None, None
+
+
+_HOOKED: WeakSet[torch.nn.Module] = WeakSet()
+"""Networks that have hooks: a second set would add every adapter twice."""
+
+
 class LoraHooks:
     """Adds the adapters of a packed forward pass to a frozen network. One pass at a time."""
 
     def __init__(self, network: PreTrainedModel) -> None:
+        if network in _HOOKED:
+            raise ValueError("this network has a policy already, expected one: load the base anew or share the policy")
+        _HOOKED.add(network)
         self._modules = linear_modules(network)
         self._hooked: set[str] = set()
         self._active: list[tuple[int, int, TrainedAdapter | None]] = []
+        self.gradient_scales: dict[str, float] = {}
+        """By adapter: what gradients of a float16 pass were multiplied by where they began; taken off at a master."""
 
     def activate(self, slices: Sequence[AdapterSlice], adapters: Mapping[str, TrainedAdapter]) -> None:
         """Says which tokens of the coming passes, forward and recomputed, belong to which adapter."""
@@ -107,5 +137,10 @@ class LoraHooks:
         pair = None if adapter is None else adapter.pairs.get(module)
         if adapter is None or pair is None:
             return None
-        low = torch.nn.functional.linear(given[..., start:end, :], pair.down_R_I.to(given.dtype))
-        return torch.nn.functional.linear(low, pair.up_O_R.to(output.dtype)) * adapter.scaling
+        low = torch.nn.functional.linear(given[..., start:end, :], self._cast(adapter, pair.down_R_I, given.dtype))
+        return torch.nn.functional.linear(low, self._cast(adapter, pair.up_O_R, output.dtype)) * adapter.scaling
+
+    def _cast(self, adapter: TrainedAdapter, master: torch.nn.Parameter, dtype: torch.dtype) -> Tensor:
+        if dtype != torch.float16:
+            return master.to(dtype)
+        return cast(Tensor, _CastUnscaled.apply(master, dtype, self.gradient_scales, adapter.name))

@@ -62,6 +62,11 @@ class Packed(NamedTuple):
     rows_N: Tensor
     """Which of the rows given each belongs to."""
 
+    def to(self, device: torch.device) -> "Packed":
+        """The same microbatch there, less the contexts of its branches."""
+        moved = {name: value.to(device) for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        return self._replace(**moved)
+
     @property
     def unshared_tokens(self) -> int:
         """What the rows would take without sharing."""

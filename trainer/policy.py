@@ -1,8 +1,8 @@
 """The frozen base with any number of adapters: log-probabilities of the trained tokens of a packed microbatch."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,57 +10,54 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 from transformers import PreTrainedModel
 
 from collector.errors import UserError
-from trainer.lora import LoraHooks, TrainedAdapter
+from trainer.config import BackwardMode
+from trainer.depth_first import DepthFirst
+from trainer.lora import LoraHooks, TrainedAdapter, power_of_two
+from trainer.model_refusal import refuse_model
 from trainer.packing import Branch, Packed
-from trainer.token_logprobs import token_logprobs
-from trainer.tree_attention import TREE, Tree
-
-PROOF_TOKENS = 24
-"""Tokens of the start-up comparison with transformers' own forward pass."""
-PROOF_TOLERANCE = 1e-4
-"""Nats in float32."""
-
-
-class Scored(NamedTuple):
-    """The trained tokens under the adapters' weights, in the order of `Packed`."""
-
-    logprobs_N: Tensor
-    """log pi at the tokens' temperatures, with gradient to the adapters."""
-    entropies_N: Tensor
-    """Entropy of the full distribution there, without."""
+from trainer.policy_proof import NOISE_FACTOR, PROOF_TOLERANCE, nats_apart, proof_rows
+from trainer.ranks import Ranks
+from trainer.scorer import Scored, Scorer
+from trainer.sharded_base import shard_base
+from trainer.tree_attention import Tree
 
 
 class Policy:
     """One frozen causal language model that trains adapters."""
 
-    def __init__(self, network: PreTrainedModel, *, checkpointing: bool = False) -> None:
+    def __init__(self, network: PreTrainedModel, *, checkpointing: bool = False, mode: BackwardMode = "packed") -> None:
+        refuse_model(network)
+        if mode == "depth_first" and network.dtype == torch.float16:
+            raise UserError(
+                "backward_mode is depth_first and dtype float16, expected bfloat16 or float32: one scale must serve "
+                "all gradients of a pass, and depth first the largest is known last"
+            )
         network.eval().requires_grad_(False)
         self.network = network
         self.hooks = LoraHooks(network)
-        self._body = network.base_model
-        head = cast(object, network.get_output_embeddings())
-        if not isinstance(head, torch.nn.Linear) or "bias" in dict(head.named_parameters()):
-            raise UserError(f"{type(network).__name__} has a head of its own, expected a linear one without a bias")
-        self._head = head
-        config = network.config
+        self._scorer = Scorer(network)
+        self._mode = mode
+        self._whole = True
+        config = network.config.get_text_config()
         self._repeats = config.num_attention_heads // (
             getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         )
         if checkpointing:
             _checkpoint_layers(network)
-        self._refuse_dropout()
 
     def score(self, packed: Packed, adapters: Mapping[str, TrainedAdapter]) -> Scored:
         """log pi and entropy of every trained token, each row as if it were alone."""
-        hidden_T_H = self._hidden(packed, adapters)
-        device = hidden_T_H.device
-        logprobs, entropies = token_logprobs(
-            hidden_T_H[packed.predicting_N.to(device)],
-            self._head.weight,
-            packed.targets_N.to(device),
-            packed.temperatures_N.to(device),
+        there = packed.to(self._scorer.device)
+        self.hooks.activate(packed.slices, adapters)
+        scored = self._scorer(
+            there.ids_T,
+            there.positions_T,
+            self._tree(there.branches),
+            there.predicting_N,
+            there.targets_N,
+            there.temperatures_N,
         )
-        return Scored(logprobs, entropies)
+        return cast(Scored, scored)
 
     def backward(
         self, packed: Packed, adapters: Mapping[str, TrainedAdapter], loss_of: Callable[[Scored, Tensor], Tensor]
@@ -70,49 +67,81 @@ class Policy:
         `loss_of(scored, indices)` is a scalar: the summed loss of some of the trained tokens, `indices` being their
         places in `Packed`. It is asked about every trained token exactly once, in one call or in several.
         """
+        if self._mode == "depth_first":
+            walk = DepthFirst(
+                self._scorer, self.hooks, packed, adapters, repeats=self._repeats, device=self._scorer.device
+            )
+            walk.backward(loss_of)
+            return
         scored = self.score(packed, adapters)
         indices = torch.arange(len(scored.logprobs_N), device=scored.logprobs_N.device)
-        loss_of(scored, indices).backward()  # pyright: ignore[reportUnknownMemberType]
+        if self._scorer.head_weight().dtype == torch.float16:
+            self._backward_scaled(packed, scored, loss_of, indices)
+        else:
+            loss_of(scored, indices).backward()  # pyright: ignore[reportUnknownMemberType]
+
+    def _backward_scaled(
+        self, packed: Packed, scored: Scored, loss_of: Callable[[Scored, Tensor], Tensor], indices: Tensor
+    ) -> None:
+        """In float16 most gradients of a mean over many tokens would be 0: an adapter's pass through the base times a
+        power of two that brings the largest to 1, and reach its masters without it. What overflows is inf there."""
+        logprobs = scored.logprobs_N.detach().requires_grad_()
+        loss_of(scored._replace(logprobs_N=logprobs), indices).backward()  # pyright: ignore[reportUnknownMemberType]
+        gradient_N = logprobs.grad
+        assert gradient_N is not None, "a loss of these tokens"
+        scaled_N = gradient_N.clone()
+        for name, start, end in packed.slices:
+            mine = ((packed.predicting_N >= start) & (packed.predicting_N < end)).to(gradient_N.device)
+            scale = power_of_two(float(gradient_N[mine].abs().max())) if mine.any() else 1.0
+            scaled_N[mine] *= scale
+            self.hooks.gradient_scales[name or ""] = scale
+        torch.autograd.backward([scored.logprobs_N], [scaled_N])
+
+    def shard(self, ranks: Ranks) -> None:
+        """Cuts the base over the ranks; from here on every rank makes the same passes, in the same order."""
+        if self._mode == "depth_first" and ranks.size > 1:
+            raise UserError(
+                f"backward_mode is depth_first and {ranks.size} ranks share the base, expected packed: each rank would "
+                "make as many passes as its rows have forks, and wait for the others; use packed with checkpointing"
+            )
+        shard_base(self._scorer, ranks)
+        self._whole = ranks.size == 1
 
     def prove(self) -> None:
         """Compares the packed pass with transformers' own on random tokens; refuses a model that it gets wrong."""
-        generator = torch.Generator().manual_seed(1)
-        vocabulary = self._head.weight.shape[0]
-        ids = torch.randint(vocabulary, (1, PROOF_TOKENS), generator=generator).to(self._head.weight.device)
+        if not self._whole:
+            raise ValueError("the base is sharded, expected a whole one: prove it before it is cut over ranks")
+        device, head = self._scorer.device, self._scorer.head_weight()
+        rows, packed, places = proof_rows(head.shape[0])
         self.hooks.activate([], {})
+        worst = noise = 0.0
         with torch.no_grad():
-            self.network.set_attn_implementation("eager")
-            expected = self.network(ids, use_cache=False).logits[0].float().log_softmax(-1)
-            half = PROOF_TOKENS // 2
-            branches = (Branch(0, half, None), Branch(half, PROOF_TOKENS, torch.arange(half, device=ids.device)))
-            hidden = self._forward(ids, torch.arange(PROOF_TOKENS, device=ids.device)[None], branches)
-            ours = (hidden @ self._head.weight.T).float().log_softmax(-1)
-        worst = ((expected - ours).abs() * expected.exp()).sum(-1).max().item()
-        if not worst <= PROOF_TOLERANCE:
+            there = packed.to(device)
+            ours = self._scorer.hidden(there.ids_T, there.positions_T, self._tree(packed.branches))
+            for ids, place in zip(rows, places, strict=True):
+                expected, other = (self._plain(ids.to(device), attention) for attention in ("eager", "sdpa"))
+                found = (ours[place.to(device)] @ head.T).float().log_softmax(-1)
+                worst = max(worst, nats_apart(expected, found))
+                noise = max(noise, nats_apart(expected, other))
+        half = head.dtype in (torch.bfloat16, torch.float16)
+        bound = max(PROOF_TOLERANCE, NOISE_FACTOR * noise) if half else PROOF_TOLERANCE
+        if not worst <= bound:
             raise UserError(
                 f"log-probabilities differ from transformers' own forward pass by {worst:.3g} nats, expected at most "
-                f"{PROOF_TOLERANCE}: the model's attention or head is not plain, and would be trained wrongly"
+                f"{bound:.3g}: attention or head are not plain, and the model would be trained wrongly"
             )
 
-    def _hidden(self, packed: Packed, adapters: Mapping[str, TrainedAdapter]) -> Tensor:
-        device = self._head.weight.device
-        self.hooks.activate(packed.slices, adapters)
-        return self._forward(packed.ids_T.to(device)[None], packed.positions_T.to(device)[None], packed.branches)
+    def _plain(self, ids_T: Tensor, attention: str) -> Tensor:
+        """Log-probabilities of a row as transformers computes them."""
+        self.network.set_attn_implementation(attention)
+        return cast(Tensor, self.network(ids_T[None], use_cache=False).logits)[0].float().log_softmax(-1)
 
-    def _forward(self, ids: Tensor, positions: Tensor, branches: tuple[Branch, ...]) -> Tensor:
-        """Hidden states after the last norm, [T, hidden]."""
-        self.network.set_attn_implementation(TREE)
-        tree = Tree.of(branches, repeats=self._repeats, device=ids.device)
-        output = self._body(input_ids=ids, position_ids=positions, use_cache=False, tree=tree)
-        return output.last_hidden_state[0]
-
-    def _refuse_dropout(self) -> None:
-        modules = cast("Iterator[tuple[str, torch.nn.Module]]", self.network.named_modules())
-        rates = [name for name, module in modules if isinstance(module, torch.nn.Dropout) and module.p > 0]
-        attention = getattr(self.network.config, "attention_dropout", 0.0) or 0.0
-        if rates or attention:
-            found = [*rates, "attention_dropout"][0]
-            raise UserError(f"the model drops out ({found}), expected none: pi of a trained token would be random")
+    def _tree(self, branches: tuple[Branch, ...]) -> Tree:
+        there = tuple(
+            branch if branch.context is None else branch._replace(context=branch.context.to(self._scorer.device))
+            for branch in branches
+        )
+        return Tree.of(there, repeats=self._repeats, device=self._scorer.device)
 
 
 def _checkpoint_layers(network: PreTrainedModel) -> None:

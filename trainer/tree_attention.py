@@ -1,6 +1,6 @@
 """Attention over a packed prefix tree: each branch sees its own row's tokens and nothing else."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from trainer.packing import Branch
 
 TREE = "roundhouse_tree"
 """Name under which transformers finds the attention function of this module."""
-
 
 BLOCK_TOKENS = 512
 """Queries of one attention call: they see keys up to their own last token only, so that less is computed and masked."""
@@ -30,6 +29,16 @@ class Block(NamedTuple):
     """bool [queries of all heads that share a key head, keys_end]."""
 
 
+class Attending(Protocol):
+    """What one forward pass attends to: the packed tokens of a tree, or one node after its ancestors."""
+
+    def attend(
+        self, module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float | None
+    ) -> Tensor:
+        """[1, head, token, width] of the queries of one attention module."""
+        ...
+
+
 class Tree(NamedTuple):
     """The branches of one forward pass, each cut into blocks of queries."""
 
@@ -38,18 +47,47 @@ class Tree(NamedTuple):
     @classmethod
     def of(cls, branches: tuple[Branch, ...], *, repeats: int, device: torch.device) -> "Tree":
         """With masks for `repeats` query heads that share a key head."""
-        return cls(tuple((branch, _blocks(branch, repeats, device)) for branch in branches))
+        return cls(
+            tuple((branch, blocks_of(branch.start, branch.end, branch.past, repeats, device)) for branch in branches)
+        )
+
+    def attend(
+        self, module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float | None
+    ) -> Tensor:
+        """Each branch to the keys of its path and, causally, its own."""
+        del module
+        outputs: list[Tensor] = []
+        for branch, blocks in self.branches:
+            outputs += attend_blocks(query, _row(key, branch), _row(value, branch), blocks, scaling)
+        return torch.cat(outputs, dim=2)
 
 
-def _blocks(branch: Branch, repeats: int, device: torch.device) -> tuple[Block, ...]:
+def blocks_of(start: int, end: int, past: int, repeats: int, device: torch.device) -> tuple[Block, ...]:
+    """Queries `start` to `end`, which have `past` tokens of their row before them, cut into blocks."""
     made: list[Block] = []
-    for start in range(branch.start, branch.end, BLOCK_TOKENS):
-        end = min(start + BLOCK_TOKENS, branch.end)
-        before = branch.past + start - branch.start
-        keys = before + end - start
-        mask = torch.ones((end - start, keys), dtype=torch.bool, device=device).tril(before)
-        made.append(Block(start, end, keys, mask.repeat(repeats, 1)))
+    for first in range(start, end, BLOCK_TOKENS):
+        last = min(first + BLOCK_TOKENS, end)
+        before = past + first - start
+        keys = before + last - first
+        mask = torch.ones((last - first, keys), dtype=torch.bool, device=device).tril(before)
+        made.append(Block(first, last, keys, mask.repeat(repeats, 1)))
     return tuple(made)
+
+
+def attend_blocks(
+    query: Tensor, keys: Tensor, values: Tensor, blocks: tuple[Block, ...], scaling: float | None
+) -> list[Tensor]:
+    """[1, head, token, width] of each block, to the keys and values of its row."""
+    key_heads, width = keys.shape[1], values.shape[3]
+    repeats = query.shape[1] // key_heads
+    outputs: list[Tensor] = []
+    for start, end, keys_end, mask in blocks:
+        grouped = query[:, :, start:end].reshape(1, key_heads, repeats * (end - start), query.shape[3])
+        mixed = scaled_dot_product_attention(
+            grouped, keys[:, :, :keys_end], values[:, :, :keys_end], attn_mask=mask, scale=scaling
+        )
+        outputs.append(mixed.reshape(1, key_heads * repeats, end - start, width))
+    return outputs
 
 
 def tree_attention(
@@ -61,25 +99,14 @@ def tree_attention(
     *,
     scaling: float | None = None,
     dropout: float = 0.0,
-    tree: Tree | None = None,
+    tree: Attending | None = None,
     **others: Any,  # transformers passes whatever the model's family needs
 ) -> tuple[Tensor, None]:
-    """Attends [1, head, token, width] branch by branch, each to the keys of its path and, causally, its own."""
-    del module, dropout
+    """What transformers calls in every layer: [1, token, head, width]."""
+    del dropout
     _refuse_unknown(attention_mask, others)
     assert tree is not None, "the tree is handed down by the policy's forward pass"
-    key_heads, width = key.shape[1], value.shape[3]
-    repeats = query.shape[1] // key_heads
-    outputs: list[Tensor] = []
-    for branch, blocks in tree.branches:
-        keys, values = _row(key, branch), _row(value, branch)
-        for start, end, keys_end, mask in blocks:
-            grouped = query[:, :, start:end].reshape(1, key_heads, repeats * (end - start), query.shape[3])
-            mixed = scaled_dot_product_attention(
-                grouped, keys[:, :, :keys_end], values[:, :, :keys_end], attn_mask=mask, scale=scaling
-            )
-            outputs.append(mixed.reshape(1, key_heads * repeats, end - start, width))
-    return torch.cat(outputs, dim=2).transpose(1, 2), None
+    return tree.attend(module, query, key, value, scaling).transpose(1, 2), None
 
 
 def _row(tensor: Tensor, branch: Branch) -> Tensor:

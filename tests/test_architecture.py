@@ -67,6 +67,11 @@ def test_what_the_trainer_says_of_precision_loads_no_torch() -> None:
     assert not TORCH & loaded_by("import trainer.config, trainer.precision")
 
 
+def test_publishing_and_withdrawing_load_no_torch() -> None:
+    torch_free = [name for name in modules("trainer/publish") if name != "trainer.publish.policy_probe"]
+    assert not TORCH & loaded_by("\n".join(f"import {name}" for name in torch_free))
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

@@ -9,6 +9,7 @@ from trainer.batch.batch_config import BatchConfig
 from trainer.engine_config import Dtype
 from trainer.evaluation_config import EvaluationConfig
 from trainer.gate_config import GateConfig
+from trainer.publish_config import PublishConfig
 from trainer.reward import RewardConfig
 from trainer.rollback_config import RollbackConfig
 from trainer.training_config import TrainingConfig
@@ -38,6 +39,8 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     time."""
     batch: BatchConfig = BatchConfig()
     """`[trainer.batch]`: which turns are trained on, and in what batches."""
+    publish: PublishConfig = PublishConfig()
+    """`[trainer.publish]`: onto the engines, and proved there."""
     reward: RewardConfig = RewardConfig()
     """`[trainer.reward]`: from feedback to rewards."""
     rollback: RollbackConfig = RollbackConfig()

@@ -14,7 +14,17 @@ from collector.engine.address import checked_address
 from collector.engine.engine_message import engine_message
 from collector.engine.event_stream import EventParser
 from collector.engine.reply import ReplyReader
-from collector.engine.wire import Delta, GenerateRequest, ModelInfo, PauseMode, WeightUpdate, WorkerLoad
+from collector.engine.score_reply import read_scored
+from collector.engine.wire import (
+    Delta,
+    GenerateRequest,
+    ModelInfo,
+    PauseMode,
+    SamplingParams,
+    Scored,
+    WeightUpdate,
+    WorkerLoad,
+)
 from collector.errors import EngineError, EngineUnavailable
 
 _log = logging.getLogger(__name__)
@@ -31,6 +41,16 @@ class _NeverSent(EngineUnavailable):
 
 class _Loads(msgspec.Struct, frozen=True):
     loads: list[WorkerLoad]
+
+
+class _ListedModel(msgspec.Struct, frozen=True):
+    id: str
+    root: str
+    parent: str | None = None
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[_ListedModel]
 
 
 class EngineClient:
@@ -89,13 +109,37 @@ class EngineClient:
             raise ValueError("rid is empty, expected the name of one request: SGLang matches rids by prefix")
         await self._call("/abort_request", {"rid": rid, "abort_all": False})
 
-    async def load_adapter(self, name: str, path: Path) -> None:
-        """Loads the adapter in folder `path`, as the engine sees it, under a name that is not loaded yet."""
-        await self._call("/load_lora_adapter", {"lora_name": name, "lora_path": _absolute(path)})
+    async def score(self, ids: list[int], *, rid: str, lora_path: str | None = None, start: int = 0) -> Scored:
+        """Log-probabilities of given tokens, nothing sampled: of those after `start`. At most `start` come from the
+        prefix cache."""
+        nothing = SamplingParams(max_new_tokens=0)
+        request = GenerateRequest(
+            input_ids=ids, sampling_params=nothing, rid=rid, lora_path=lora_path, logprob_start_len=start, stream=False
+        )
+        try:
+            status, body = await self._answer("POST", "/generate", msgspec.json.encode(request))
+        except (asyncio.CancelledError, EngineUnavailable) as error:
+            if not isinstance(error, _NeverSent):
+                self._abort_in_background(rid)
+            raise
+        self._check_status("/generate", status, body)
+        return read_scored(body, ids=ids, start=start, rid=rid)
+
+    async def load_adapter(self, name: str, path: Path, *, pinned: bool = False) -> None:
+        """Loads the adapter in folder `path`, as the engine sees it, under a name that is not loaded yet.
+
+        SGLang sends one that is not pinned away when it needs the room, and loads it again at its next use.
+        """
+        await self._call("/load_lora_adapter", {"lora_name": name, "lora_path": _absolute(path), "pinned": pinned})
 
     async def unload_adapter(self, name: str) -> None:
         """Unloads an adapter; waits for its running requests. SGLang loads it again if a request names it later."""
         await self._call("/unload_lora_adapter", {"lora_name": name})
+
+    async def loaded_adapters(self) -> dict[str, str]:
+        """Name of each loaded adapter to its folder, as the engine sees it."""
+        models = self._decode("/v1/models", await self._call("/v1/models"), _Models).data
+        return {model.id: model.root for model in models if model.parent is not None}
 
     async def pause(self, mode: PauseMode) -> None:
         """Stops sampling. `abort` ends what runs, `retract` queues it again without its KV, `in_place` keeps its KV.

@@ -80,7 +80,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     return_logprob: bool = True
     """Asks for the sampled log-probabilities."""
     logprob_start_len: int = -1
-    """Output tokens only; 0 would also switch the prefix cache off for the request."""
+    """From which prompt token on log-probabilities are returned; -1 is output tokens only. No cached prefix longer
+    than this is used, so 0 switches the prefix cache off for the request."""
     stream: bool = True
     """One server-sent event per group of tokens."""
 
@@ -124,6 +125,15 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """On the last delta: output tokens as the engine counted them."""
     cached_tokens: int | None = None
     """Prompt tokens taken from the prefix cache."""
+
+
+class Scored(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine thinks of given tokens."""
+
+    logprobs: list[float]
+    """log-probability at T = 1, nats, of each token after the one at `start`, given those before it."""
+    cached_tokens: int | None = None
+    """Tokens taken from the prefix cache."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,11 +22,8 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     _check_ids(request.input_ids, limits)
     _check_length(request, limits)
     _check_sampling(request.sampling_params, limits)
-    if request.logprob_start_len != -1 and request.return_logprob:
-        raise EngineRefusal(
-            f"logprob_start_len is {request.logprob_start_len}, expected -1: this engine returns log-probabilities of "
-            "output tokens only"
-        )
+    start, tokens = request.logprob_start_len, len(request.input_ids)
+    _expect(-1 <= start <= tokens, "logprob_start_len", start, f"-1, or 0 to the {tokens} tokens of the input")
 
 
 def _check_ids(ids: list[int], limits: Limits) -> None:

@@ -63,6 +63,7 @@ class ControlRoutes:
         return [
             Route("/load_lora_adapter", self.load_lora_adapter, methods=post),
             Route("/unload_lora_adapter", self.unload_lora_adapter, methods=post),
+            Route("/v1/models", self.models, methods=["GET"]),
             Route("/pause_generation", self.pause_generation, methods=post),
             Route("/continue_generation", self.continue_generation, methods=post),
             Route("/abort_request", self.abort_request, methods=post),
@@ -87,6 +88,14 @@ class ControlRoutes:
         except EngineRefusal as refusal:
             return self._adapter_refused(refusal)
         return _adapters(loaded)
+
+    async def models(self, _: Request) -> Response:
+        """The base model, and each loaded adapter with its folder as `root`."""
+        base = self._engine.settings.served_name or self._engine.settings.model
+        cards = [{"id": base, "object": "model", "root": base, "parent": None}]
+        for name, folder in loaded_adapters(self._engine).items():
+            cards.append({"id": name, "object": "model", "root": folder, "parent": base})
+        return JSONResponse({"object": "list", "data": cards})
 
     async def pause_generation(self, request: Request) -> Response:
         """Stops computing."""

@@ -94,7 +94,7 @@ class Reply:
         }
         if self._request.return_logprob:
             pairs = zip(news.logprobs, news.token_ids, strict=True)
-            meta["input_token_logprobs"] = []
+            meta["input_token_logprobs"] = [[logprob, token, None] for logprob, token in news.input_logprobs]
             meta["output_token_logprobs"] = [[logprob, token, None] for logprob, token in pairs]
             meta["output_token_logprobs_length"] = news.completion_tokens
         if news.finish is not None:

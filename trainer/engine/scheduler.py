@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -141,8 +141,23 @@ class Scheduler:
         done = [index for index, planned in enumerate(plan) if planned.completes]
         assert plan, "a request fits the budget, or it would have been refused"
         rows, ids = self._rows(plan)
-        logits = self._model.forward(ids, rows, [rows[index].end - 1 for index in done])
-        self._sample(logits, [plan[index].sequence for index in done])
+        asked = [planned.sequence.to_score(row.past, row.tokens) for planned, row in zip(plan, rows, strict=True)]
+        scored = [row.start + at - row.past for row, places in zip(rows, asked, strict=True) for at in places]
+        logits = self._model.forward(ids, rows, [*(rows[index].end - 1 for index in done), *scored])
+        self._score(logits[len(done) :], plan, asked)
+        self._sample(logits[: len(done)], [plan[index].sequence for index in done])
+
+    def _score(self, logits_N_V: torch.Tensor, plan: list[Planned], asked: list[range]) -> None:
+        """Hands out log-probabilities of prompt tokens; `asked` are the places before them."""
+        at = 0
+        for planned, places in zip(plan, asked, strict=True):
+            if places:
+                rows_S_V = logits_N_V[at : at + len(places)].log_softmax(-1)
+                targets_S = torch.tensor(
+                    [planned.sequence.prompt[place + 1] for place in places], device=rows_S_V.device
+                )
+                planned.sequence.take_scores(cast("list[float]", rows_S_V.gather(1, targets_S[:, None])[:, 0].tolist()))
+            at += len(places)
 
     def _sample(self, logits_B_V: torch.Tensor, ready: list[Sequence]) -> None:
         for sequence in ready:
@@ -187,7 +202,7 @@ class Scheduler:
         while self.waiting and len(self.running) < self._max_running:
             sequence = self.waiting[0]
             tokens = sequence.tokens
-            pieces = self.tree.match(sequence.namespace, tokens, len(tokens) - 1)
+            pieces = self.tree.match(sequence.namespace, tokens, sequence.most_cached)
             known = sum(piece.shape[3] for piece in pieces)
             # The others will grow: without room for that, the newcomer would soon be sent back.
             room = blocks(len(tokens)) + BLOCK_TOKENS * len(self.running)
@@ -206,8 +221,8 @@ class Scheduler:
 
     def _another_computes(self, sequence: Sequence, known: int) -> bool:
         busy = (other for other in self.running if not other.output and other.namespace == sequence.namespace)
-        gain = max((shared_prefix(sequence.prompt, other.prompt) for other in busy), default=0) - known
-        return gain > WORTH_WAITING_TOKENS
+        shared = max((shared_prefix(sequence.prompt, other.prompt) for other in busy), default=0)
+        return min(shared, sequence.most_cached) - known > WORTH_WAITING_TOKENS
 
     def _make_room(self) -> None:
         for sequence in self.running.copy():

@@ -24,6 +24,8 @@ class Progress(NamedTuple):
     weight_version: str
     finish: Finish | None = None
     spans: tuple[Span, ...] = ()
+    input_logprobs: tuple[tuple[float | None, int], ...] = ()
+    """Prompt tokens from `logprob_start_len` on, each with its log-probability at T = 1; the first has none."""
 
 
 Sink = Callable[[Progress], None]
@@ -47,6 +49,9 @@ class Sequence:
         """Generation of the base weights that its keys and values began with."""
         self.cached_tokens = 0
         self.retractions = 0
+        self.score_from = request.logprob_start_len if request.return_logprob else -1
+        """First prompt token whose log-probability is wanted; -1 for none."""
+        self._input_logprobs: list[float] = []
         self._rule = rule
         self._seed = seed
         self._version_changes: list[tuple[str, int]] = []
@@ -78,6 +83,24 @@ class Sequence:
         """Tokens whose keys and values are there."""
         return self.kv.length if self.kv is not None else 0
 
+    @property
+    def most_cached(self) -> int:
+        """Longest prefix that may come from the cache: what is scored is computed."""
+        most = self.length - 1
+        known = self.score_from + len(self._input_logprobs)
+        return most if self.score_from < 0 or known >= len(self.prompt) - 1 else min(most, known)
+
+    def to_score(self, past: int, tokens: int) -> range:
+        """Which of the tokens of a step, `tokens` from `past` on, predict a prompt token that is to be scored."""
+        if self.score_from < 0:
+            return range(0)
+        first = max(past, self.score_from + len(self._input_logprobs))
+        return range(first, min(past + tokens, len(self.prompt) - 1))
+
+    def take_scores(self, logprobs: list[float]) -> None:
+        """Adds log-probabilities of the next prompt tokens."""
+        self._input_logprobs += logprobs
+
     def draw(self) -> Draw:
         """What the sampling of the next token needs to know."""
         return Draw(self.params, self._seed, self.length - 1, self.output, self._rule.stop_ids)
@@ -103,12 +126,18 @@ class Sequence:
             weight_version=version,
             finish=finish,
             spans=self._spans(version) if finish is not None else (),
+            input_logprobs=self._scores(),
         )
 
     def note_version_change(self, old: str) -> None:
         """Ends a span: the tokens so far were sampled by the old base weights."""
         if self.output:
             self._version_changes.append((old, len(self.output)))
+
+    def _scores(self) -> tuple[tuple[float | None, int], ...]:
+        if self.score_from < 0:
+            return ()
+        return tuple(zip((None, *self._input_logprobs), self.prompt[self.score_from :], strict=False))
 
     def _spans(self, version: str) -> tuple[Span, ...]:
         spans: list[Span] = []

@@ -46,7 +46,7 @@ def test_what_fits_passes() -> None:
         ([1], {"logit_bias": {"x": 1.0}}, "a key of logit_bias is 'x'"),
         ([1], {"stop": ["a", ""]}, "stop is"),
         ([1], {"stop_token_ids": [50], "min_new_tokens": 1}, "a stop token is 50"),
-        ([1], {"logprob_start_len": 0}, "logprob_start_len is 0, expected -1"),
+        ([1], {"logprob_start_len": 2}, "logprob_start_len is 2, expected -1, or 0 to the 1 tokens"),
     ],
 )
 def test_what_does_not_fit_is_refused(ids: list[int], given: dict[str, Any], says: str) -> None:

@@ -32,9 +32,11 @@ class _Identity(NamedTuple):
 class ServedModel:
     """Compares the engine's model folder with the collector's, where it can be read from here."""
 
-    def __init__(self, engine: Informant, folder: Path) -> None:
+    def __init__(self, engine: Informant, folder: Path, *, asker: str = "collector") -> None:
+        """`asker` is what has to be started anew where the two differ."""
         self._engine = engine
         self._folder = folder.resolve()
+        self._asker = asker
         self._own: _Identity | None = None
         self._seen: str | None = None
         self.difference: str | None = None
@@ -83,7 +85,7 @@ class ServedModel:
     def _differs(self, theirs: Path, how: str) -> str:
         return (
             f"the engine serves {theirs}, expected the model of {self._folder}: {how}; "
-            "start the collector with the engine's model"
+            f"start the {self._asker} with the engine's model"
         )
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "forget": "erase sessions from a store",
     "plan": "say what a loop will need and where it will wait",
     "sql": "query a store with DuckDB SQL",
+    "train": "turn captured traffic into the next adapter versions, once or by a schedule",
     "verify": "prove that a store is whole, and set aside what is damaged",
 }
 """Subcommand to its one-line help; `console.commands.<name>` implements it."""

@@ -72,6 +72,12 @@ def test_publishing_and_withdrawing_load_no_torch() -> None:
     assert not TORCH & loaded_by("\n".join(f"import {name}" for name in torch_free))
 
 
+def test_a_trainer_that_waits_loads_no_torch() -> None:
+    with_model = ("trainer.cycle.model_side", "trainer.cycle.base_policy")
+    light = [name for name in modules("trainer/cycle", "console/train") if name not in with_model]
+    assert not TORCH & loaded_by("\n".join(f"import {name}" for name in light))
+
+
 @pytest.mark.parametrize("name", modules("console/commands"))
 def test_a_command_module_loads_nothing_heavy_before_it_runs(name: str) -> None:
     assert not (TORCH | {"polars", "duckdb", "pyarrow", "openai"}) & loaded_by(f"import {name}")

@@ -6,6 +6,7 @@ import msgspec
 
 from trainer.adapter_config import AdapterConfig
 from trainer.batch.batch_config import BatchConfig
+from trainer.cycle.schedule_config import ScheduleConfig
 from trainer.engine_config import Dtype
 from trainer.evaluation_config import EvaluationConfig
 from trainer.gate_config import GateConfig
@@ -51,5 +52,9 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[trainer.gate]`: what a candidate must show before it may take sessions."""
     training: TrainingConfig = TrainingConfig()
     """`[trainer.training]`: updates of a batch, and what is measured beside them."""
+    engines: tuple[str, ...] = ()
+    """URLs of the engine workers that versions are published to; none is the address of `[engine]`."""
+    schedule: ScheduleConfig = ScheduleConfig()
+    """`[trainer.schedule]`: when a cycle starts."""
     adapters: dict[str, AdapterConfig] = {}
     """Adapter name to its settings, `[trainer.adapters.NAME]`."""

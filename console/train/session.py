@@ -1,0 +1,109 @@
+"""A trainer at work: its journal, the registry, models and engines opened, cycles run, everything closed again."""
+
+import argparse
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from collector.errors import EngineError, UserError
+from collector.listening import url_of
+from collector.records import Record
+from collector.store.reader import Reader
+from collector.store.registry import Registry
+from collector.store.writer import Writer
+from collector.store.writer_lock import LockHeld
+from console.config import RoundhouseConfig
+from console.train.alerts import alerts_of
+from console.train.outputs import Outputs, shown_on
+from console.train.stopping import stopping
+from trainer.cycle.cycle import Setting
+from trainer.cycle.history import History
+from trainer.cycle.loop import Stopped, TrainLoop, run_once
+from trainer.cycle.parts import Engines, RealParts
+from trainer.cycle.registration import refuse_mismatch
+from trainer.cycle.schedule import Schedule
+from trainer.engine.model_folder import find_model
+
+
+def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, ...], schedule: Schedule | None) -> int:
+    """One cycle, or cycles by a schedule; the exit code."""
+    with ExitStack() as stack:
+        stop = stack.enter_context(stopping())
+        shown = stack.enter_context(shown_on(as_json=args.json, plain=args.plain))
+        writer = stack.enter_context(_owned(args.store, whole.trainer.writer))
+        registry = stack.enter_context(Registry(args.store))
+        chosen = {name: whole.trainer.adapters[name] for name in names}
+        refuse_mismatch(chosen, registry.snapshot(), None)
+        write = _writing(writer, shown)
+        parts = _parts(args, whole, write, shown, _checking(stop))
+        setting = Setting(
+            store=args.store,
+            config=whole.trainer,
+            names=names,
+            reader=Reader(args.store),
+            registry=registry,
+            parts=parts,
+            history=History(config.tenant for config in chosen.values()),
+            write=write,
+            check=_checking(stop),
+        )
+        watch = stack.enter_context(alerts_of(args.store, whole.checks, stop, shown.problem))
+        if schedule is not None:
+            return TrainLoop(setting, schedule, stop, shown, watch).run()
+        try:
+            return run_once(setting, shown, watch)
+        except EngineError as error:
+            raise UserError(f"{error}; nothing was trained") from error
+
+
+def _owned(store: Path, name: str) -> Writer:
+    """The trainer's journal, whose lock makes this process the one trainer of the store."""
+    try:
+        return Writer(store, name)
+    except LockHeld as error:
+        raise UserError(f"another trainer owns this store: {error}") from error
+
+
+def _writing(writer: Writer, shown: Outputs) -> Callable[[Record], None]:
+    def write(record: Record) -> None:
+        writer.append(record).result()
+        shown.record(record)
+
+    return write
+
+
+def _checking(stop: threading.Event) -> Callable[[], None]:
+    def check() -> None:
+        if stop.is_set():
+            raise Stopped
+
+    return check
+
+
+def _parts(
+    args: argparse.Namespace,
+    whole: RoundhouseConfig,
+    write: Callable[[Record], None],
+    shown: Outputs,
+    check: Callable[[], None],
+) -> RealParts:
+    engine = msgspec.structs.replace(whole.engine, model=args.model or whole.engine.model)
+    model = Path(find_model(engine, shown.problem))
+    if not (model / "config.json").is_file():
+        raise UserError(f"{model}: no config.json found, expected the folder of the base model; give --model")
+    urls = tuple(args.engine) or whole.trainer.engines or (url_of(engine.host, engine.port),)
+    return RealParts(
+        args.store,
+        whole.trainer,
+        model=model,
+        base_model=whole.collector.model_name or model.resolve().name,
+        engines=Engines(urls, whole.collector.engine_admin_key),
+        checks=whole.checks,
+        write=write,
+        check=check,
+        tell=shown.lines,
+        say=shown.problem,
+    )

@@ -13,7 +13,7 @@ from collector.errors import EngineError
 from collector.metrics import Metrics
 from collector.refusal import Refusal
 from collector.shapes.exchange import Exchange
-from collector.shapes.problem import problem
+from collector.shapes.problem import Problem
 from collector.turn import EngineAborted, TurnInProgress
 
 Headers = list[tuple[bytes, bytes]]
@@ -24,7 +24,6 @@ _EVENT_STREAM: Headers = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
-_PING = b": ping\n\n"
 _NOT_RECORDED = b": not recorded\n\n"
 
 
@@ -51,6 +50,10 @@ class Answer:
             (b"x-roundhouse-session", quote(turn.name.session_id, safe="/:@+=,;!~ ").encode()),
             (b"x-roundhouse-turn", turn.name.turn_id.encode()),
         ]
+        if exchange.left_out:
+            self._headers.append(
+                (b"x-roundhouse-tools-left-out", quote(", ".join(exchange.left_out), safe=", ").encode())
+            )
         self._started = False
         self._over = False
         """Whether the last bytes were sent, or nobody is left to read them."""
@@ -117,7 +120,8 @@ class Answer:
             await self._write(lambda: self._exchange.broken_off(refusal), last=True)
         else:
             self._started = self._over = True
-            await send_refusal(self._send, refusal, self._headers)
+            problem = self._exchange.problem(refusal)
+            await send_refusal(self._send, problem, refusal.retry_after_s, self._headers)
 
     async def _write(self, piece: Callable[[], bytes], *, last: bool = False) -> None:
         async with self._writing:
@@ -138,7 +142,7 @@ class Answer:
             if silence < self._ping_interval_s:
                 await asyncio.sleep(self._ping_interval_s - silence)
             else:
-                await self._write(lambda: _PING)
+                await self._write(self._exchange.keep_alive)
 
     async def _end_when_client_leaves(self, work: asyncio.Task[None]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -157,9 +161,9 @@ async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> 
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_refusal(send: Send, refusal: Refusal, headers: Headers | None = None) -> None:
-    """An error in OpenAI's shape."""
+async def send_refusal(send: Send, problem: Problem, retry_after_s: int | None, headers: Headers | None = None) -> None:
+    """An error, in the shape of its wire."""
     retry: Headers = []
-    if refusal.retry_after_s is not None:
-        retry = [(b"retry-after", str(refusal.retry_after_s).encode())]
-    await send_whole(send, refusal.status, [*(headers or []), *retry, _JSON], problem(refusal))
+    if retry_after_s is not None:
+        retry = [(b"retry-after", str(retry_after_s).encode())]
+    await send_whole(send, problem.status, [*(headers or []), *retry, _JSON], problem.body)

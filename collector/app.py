@@ -23,17 +23,26 @@ from collector.request_body import ClientGone, headers_of, read_bounded
 from collector.shapes.chat import ChatExchange
 from collector.shapes.exchange import Exchange
 from collector.shapes.generate import GenerateExchange
-from collector.shapes.problem import problem
+from collector.shapes.messages import MessagesExchange, counted_call
+from collector.shapes.messages_problem import messages_problem
+from collector.shapes.problem import Problem, openai_problem
+from collector.shapes.responses import ResponsesExchange
 
 _log = logging.getLogger(__name__)
+
+WordProblem = Callable[[Refusal], Problem]
+"""How a wire words its errors."""
 
 
 class TurnEndpoint:
     """Serves model calls in one wire shape."""
 
-    def __init__(self, collector: Collector, shape: Callable[[bytes], Exchange]) -> None:
+    def __init__(
+        self, collector: Collector, shape: Callable[[bytes], Exchange], problem: WordProblem = openai_problem
+    ) -> None:
         self._collector = collector
         self._shape = shape
+        self._problem = problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reads, prepares and answers one call."""
@@ -42,9 +51,9 @@ class TurnEndpoint:
             caller, body = await _read(collector, scope, receive)
             started_at = datetime.now(UTC)
             exchange = self._shape(body)
-            turn = await collector.capture.begin(exchange.call, caller, started_at)
+            turn = await collector.capture.begin(exchange.call, caller.naming(exchange.call.session_name), started_at)
         except (Refusal, RecursionError, StoreError) as error:
-            await _refuse(collector, send, error)
+            await _refuse(collector, send, error, self._problem)
             return
         except ClientGone:
             return
@@ -55,9 +64,15 @@ class TurnEndpoint:
 class BodyEndpoint:
     """Serves requests that are answered with one small JSON body."""
 
-    def __init__(self, collector: Collector, accept: Callable[[bytes, Caller], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        collector: Collector,
+        accept: Callable[[bytes, Caller], Awaitable[bytes]],
+        problem: WordProblem = openai_problem,
+    ) -> None:
         self._collector = collector
         self._accept = accept
+        self._problem = problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reads and answers one request."""
@@ -65,7 +80,7 @@ class BodyEndpoint:
             caller, body = await _read(self._collector, scope, receive)
             answer = await self._accept(body, caller)
         except (Refusal, RecursionError, StoreError) as error:
-            await _refuse(self._collector, send, error)
+            await _refuse(self._collector, send, error, self._problem)
         except ClientGone:
             return
         else:
@@ -79,14 +94,16 @@ async def _read(collector: Collector, scope: Scope, receive: Receive) -> tuple[C
     return identify(headers, tenant=owner.tenant, key_sha256=owner.key_sha256), body
 
 
-async def _refuse(collector: Collector, send: Send, error: Refusal | RecursionError | StoreError) -> None:
+async def _refuse(
+    collector: Collector, send: Send, error: Refusal | RecursionError | StoreError, problem: WordProblem
+) -> None:
     if isinstance(error, RecursionError):
         error = Refusal.invalid("the request is nested too deeply; flatten it", code="too_deep")
     if isinstance(error, StoreError):
         _log.error("a request is refused: %s", error)
         error = Refusal.busy(f"what is stored cannot be read: {error}", code="store_unavailable")
     collector.metrics.refusals.labels(error.status).inc()
-    await send_refusal(send, error)
+    await send_refusal(send, problem(error), error.retry_after_s)
 
 
 class _ErrorAnswers:
@@ -114,7 +131,8 @@ class _ErrorAnswers:
 
     def _response(self, refusal: Refusal, headers: Mapping[str, str] | None) -> Response:
         self._collector.metrics.refusals.labels(refusal.status).inc()
-        return Response(problem(refusal), refusal.status, headers, media_type="application/json")
+        status, body = openai_problem(refusal)
+        return Response(body, status, headers, media_type="application/json")
 
 
 def build_app(collector: Collector) -> Starlette:
@@ -125,17 +143,24 @@ def build_app(collector: Collector) -> Starlette:
 
     async def models(request: Request) -> Response:
         owner = collector.keys.owner(headers_of(request.scope))
-        data = [
-            {"id": name, "object": "model", "created": started, "owned_by": owner.tenant, **collector.describe()}
-            for name in collector.routes.models(owner.tenant)
-        ]
-        return _json({"object": "list", "data": data})
+        names = collector.routes.models(owner.tenant)
+        data = [{**_model(name, started, owner.tenant), **collector.describe()} for name in names]
+        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+        return _json({"object": "list", "data": data, "has_more": False, **ends})
 
     async def model(request: Request) -> Response:
         owner = collector.keys.owner(headers_of(request.scope))
         name = request.path_params["name"]
         collector.routes.target(owner.tenant, name, session_id="", pinned=None)
-        return _json({"id": name, "object": "model", "created": started, "owned_by": owner.tenant})
+        return _json(_model(name, started, owner.tenant))
+
+    async def root(_: Request) -> Response:
+        return _json({"service": "roundhouse collector"})
+
+    async def count_tokens(body: bytes, caller: Caller) -> bytes:
+        call = counted_call(body)
+        tokens = await collector.capture.count(call, caller.naming(call.session_name))
+        return msgspec.json.encode({"input_tokens": tokens})
 
     async def health(_: Request) -> Response:
         return _json(collector.health())
@@ -156,11 +181,19 @@ def build_app(collector: Collector) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/chat/completions", TurnEndpoint(collector, ChatExchange), methods=["POST"]),
+            Route("/v1/responses", TurnEndpoint(collector, ResponsesExchange), methods=["POST"]),
+            Route("/v1/messages", TurnEndpoint(collector, MessagesExchange, messages_problem), methods=["POST"]),
+            Route(
+                "/v1/messages/count_tokens",
+                BodyEndpoint(collector, count_tokens, messages_problem),
+                methods=["POST"],
+            ),
             Route("/generate", TurnEndpoint(collector, GenerateExchange), methods=["POST"]),
             Route("/v1/feedback", BodyEndpoint(collector, collector.desk.accept), methods=["POST"]),
             Route("/v1/events", BodyEndpoint(collector, collector.desk.declare), methods=["POST"]),
             Route("/v1/models", models, methods=["GET"]),
             Route("/v1/models/{name:path}", model, methods=["GET"]),
+            Route("/", root, methods=["GET"]),
             Route("/health", health, methods=["GET"]),
             Route("/ready", ready, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
@@ -168,6 +201,19 @@ def build_app(collector: Collector) -> Starlette:
         exception_handlers={HTTPException: errors.of_http, Refusal: errors.of_refusal, Exception: errors.of_fault},
         lifespan=lifespan,
     )
+
+
+def _model(name: str, started: int, tenant: str) -> dict[str, object]:
+    """A model as OpenAI's clients read it, and as Anthropic's do."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": started,
+        "owned_by": tenant,
+        "type": "model",
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(started, UTC).isoformat(),
+    }
 
 
 def _json(value: object, status: int = 200) -> Response:

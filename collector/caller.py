@@ -14,6 +14,9 @@ TASK_HEADER = "x-roundhouse-task"
 GROUP_HEADER = "x-roundhouse-group"
 PURPOSE_HEADER = "x-roundhouse-purpose"
 
+RETRIES_HEADER = "x-stainless-retry-count"
+"""How the SDKs of OpenAI and Anthropic count."""
+
 _LONGEST_NAME = 256
 
 
@@ -31,6 +34,12 @@ class Caller(NamedTuple):
     task_id: str | None
     group_id: str | None
     purpose: Purpose
+    retries: int = 0
+    """How often the client has sent this request before, as it counts."""
+
+    def naming(self, session_name: str | None) -> "Caller":
+        """The same caller, whose session is called this where no header says what it is called."""
+        return self if self.session_name is not None else self._replace(session_name=session_name)
 
     def stored_name(self, name: str) -> str:
         """The stored id of what this caller calls `name`: a session, or feedback."""
@@ -57,8 +66,13 @@ def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None)
         client=headers.get("user-agent", "")[:_LONGEST_NAME] or None,
         task_id=_named(headers, TASK_HEADER),
         group_id=_named(headers, GROUP_HEADER),
+        retries=_count(headers.get(RETRIES_HEADER, "")),
         purpose=purpose,  # type: ignore[arg-type]  # checked against the literal above
     )
+
+
+def _count(text: str) -> int:
+    return int(text) if len(text) < 4 and text.isascii() and text.isdigit() else 0
 
 
 def _named(headers: Mapping[str, str], header: str) -> str | None:

@@ -2,18 +2,19 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from time import perf_counter
+from datetime import UTC, datetime
+from time import monotonic, perf_counter
 
 from uuid_utils import uuid7
 
+from collector.attempts import Attempts, Twins
 from collector.caller import Caller
 from collector.config import CollectorConfig
 from collector.conversation import Call, Reply, content_text
 from collector.metrics import Metrics
 from collector.ports import Engine, Journal, Routes
 from collector.receipts import Receipts
-from collector.records import ChatRequest, Link, Turn
+from collector.records import ChatRequest, Event, Link, Turn
 from collector.refusal import Refusal
 from collector.rendering.prompt import Prompt, build_prompt
 from collector.rendering.renderer import Renderer
@@ -58,6 +59,7 @@ class Capture:
         self._receipts = receipts
         self._metrics = metrics
         self._served = served
+        self._attempts = Attempts()
         self._vocabulary = renderer.tokenizer.size()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
         self.running = 0
@@ -87,13 +89,24 @@ class Capture:
             raise await turn.refuse(self._too_long(turn.plan))
         return turn
 
+    async def count(self, call: Call, caller: Caller) -> int:
+        """Tokens of the prompt that the call would be sent with; nothing is sampled or kept."""
+        assert call.chat is not None
+        self._routes.target(caller.tenant, call.model, session_id="", pinned=None)
+        name = caller.session_name
+        if name is None:
+            return len((await self._prompt(call, None, None)).ids)
+        async with self._sessions.holding(caller.tenant, caller.stored_name(name)) as session:
+            ancestor = None if session is None else session.match(call.chat, going_on=False).ancestor
+            return len((await self._prompt(call, session, ancestor)).ids)
+
     async def _prepare(self, call: Call, caller: Caller, session: Session, started_at: datetime) -> TurnInProgress:
         asked = self._routes.asked(call.model)
         pinned = session.targets.get(asked)
         target = self._routes.target(caller.tenant, call.model, session_id=session.session_id, pinned=pinned)
         session.targets[asked] = target
         match = session.match(call.chat) if call.chat is not None else Match(None, None)
-        prompt = await self._prompt(call, session, match)
+        prompt = await self._prompt(call, session, match.ancestor)
         continued = session.deepest_prefix(prompt.ids)
         # A client that does not wait for the end of a reply waits here until it is known whether that is on record.
         if continued is not None and continued.storing is not None:
@@ -104,8 +117,9 @@ class Capture:
         session.last_turn += 1
         link, kind = _link(session, parent, prompt.break_kind or match.break_kind)
         room = self._context_tokens - len(prompt.ids)
+        turn_id = str(uuid7())
         plan = Plan(
-            turn_id=str(uuid7()),
+            turn_id=turn_id,
             session_id=session.session_id,
             turn=session.last_turn,
             call=call,
@@ -119,6 +133,7 @@ class Capture:
             link=link,
             break_kind=kind,
             logprob_mode=self._config.logprob_mode,
+            twins=self._twins(call, caller, session, match, turn_id),
         )
 
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
@@ -142,11 +157,31 @@ class Capture:
             settled=settled,
         )
 
-    async def _prompt(self, call: Call, session: Session, match: Match) -> Prompt:
+    def _twins(self, call: Call, caller: Caller, session: Session, match: Match, turn_id: str) -> Twins | None:
+        """What the turn shares with other attempts at the same request; a retry is told by an event."""
+        if call.chat is None:
+            return None
+        attempt = self._attempts.of(call, caller, match.said, turn_id, now_s=monotonic())
+        if attempt.retry_of is not None:
+            # Before the turn's own record, which is thus never durable without it.
+            self._journal.append(
+                Event(
+                    at=datetime.now(UTC),
+                    kind="retry",
+                    session_id=session.session_id,
+                    turn=session.last_turn,
+                    actor=caller.tenant,
+                    text="the client sent its request again",
+                    detail={"turn_id": turn_id, "retry_of": attempt.retry_of},
+                )
+            )
+        return attempt.twins
+
+    async def _prompt(self, call: Call, session: Session | None, ancestor: KnownTurn | None) -> Prompt:
         if call.chat is None:
             return Prompt(list(call.prompt_ids), thinking_open=False)
-        chat, ancestor = call.chat, match.ancestor
-        if ancestor is not None and self._config.history_reasoning == "template":
+        chat = call.chat
+        if session is not None and ancestor is not None and self._config.history_reasoning == "template":
             chat = session.with_thinking(chat, ancestor)
         size = sum(len(content_text(message)) for message in chat.messages)
         try:

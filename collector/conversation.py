@@ -45,6 +45,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The exact prompt, when the client sent ids."""
     sampling: Sampling
     """How to sample."""
+    session_name: str | None = None
+    """The session as the body names it, for a client whose headers name none."""
+    streamed: bool = False
+    """Whether the reply is asked for as a stream."""
     parse_tools: bool = False
     """Whether sampled tool calls are read as such; text otherwise."""
 
@@ -69,6 +73,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Thinking before the visible text; None when there was none."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Tool calls, in order."""
+
+    def events(self) -> "list[ReplyEvent]":
+        """The reply as if it had become certain all at once."""
+        said: list[ReplyEvent] = [ReasoningDelta(self.reasoning)] if self.reasoning else []
+        if self.content:
+            said.append(TextDelta(self.content))
+        return [*said, *(ToolCallDelta(place, call) for place, call in enumerate(self.tool_calls))]
 
     def message(self) -> dict[str, object]:
         """The reply in chat form, as it is stored and sent back."""
@@ -125,6 +136,7 @@ class TurnName(NamedTuple):
     """Unix seconds."""
     model: str
     """The model name the client used, or the one that serves it."""
+    prompt_tokens: int
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +152,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     cached_tokens: int | None
     completion_ids: list[int]
+    reasoning_tokens: int
+    """Sampled ids before the end of the thinking; 0 when there was none."""
     logprobs: list[float]
     weight_versions: list[VersionSpan]
     recorded: bool

@@ -307,7 +307,7 @@ class Event(Record, frozen=True, kw_only=True):
     at: datetime
     """When."""
     kind: str
-    """compaction, subagent, alert, acknowledge, silence, redacted, quarantined and so on."""
+    """compaction, subagent, retry, alert, acknowledge, silence, redacted, quarantined and so on."""
     severity: Severity = "info"
     """info, warn or fail."""
     session_id: str | None = None

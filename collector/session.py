@@ -95,6 +95,8 @@ class Match(NamedTuple):
     `system_prompt_changed`: the system messages, or the tools, which templates write into the system block;
     `tool_call_reserialized`: arguments of tool calls and nothing else; `other`: what was said, or thought.
     """
+    said: bytes = b""
+    """Fingerprint of the request's conversation and tools."""
 
 
 class Session:
@@ -138,8 +140,8 @@ class Session:
         self._said.add(with_reply)
         return with_reply
 
-    def match(self, chat: ChatRequest) -> Match:
-        """The deepest turn whose messages and reply the request begins with; it counts as continued from now on.
+    def match(self, chat: ChatRequest, *, going_on: bool = True) -> Match:
+        """The deepest turn whose messages and reply the request begins with; `going_on` counts it as continued.
 
         Of turns that read the same it is the one whose tool-call ids, thinking and wording come back. Where nothing
         tells them apart it is the newest that no request has continued yet, else the newest.
@@ -153,15 +155,15 @@ class Session:
             if known.tools == tools and not echo.agreement(known.trail).clashes
         ]
         if not fitting:
-            return Match(None, self._departure(chat, digests, tools, echo))
+            return Match(None, self._departure(chat, digests, tools, echo), digests[-1] + tools)
 
         def standing(candidate: tuple[int, KnownTurn]) -> tuple[object, ...]:
             place, known = candidate
             return rank(echo.agreement(known.trail), place, known.trail, known.turn_id, likely=True)
 
         known = max(fitting, key=standing)[1]
-        known.trail.continued = True
-        return Match(known, None)
+        known.trail.continued = known.trail.continued or going_on
+        return Match(known, None, digests[-1] + tools)
 
     def _departure(self, chat: ChatRequest, digests: list[bytes], tools: bytes, echo: Echo) -> str | None:
         """How a request that extends no turn departs from what was said; None when it does not."""

@@ -23,6 +23,7 @@ REASONS = {
     "logit_bias": "a bias changes the logits",
     "constraint": "a grammar, a schema or a forbidden stop token masks the logits",
     "logprob_mode": "the log-probabilities are not those of softmax(logits / T)",
+    "retried": "another attempt at the same request is trained on: found by what other turns are on record",
     "prompt_lost": "damage took the prompt: found when the store is read, never at capture",
 }
 """Why a turn is not trainable: the value of `untrainable_reason`, and what it means. The first that holds is given."""
@@ -68,6 +69,7 @@ _RULES: dict[str, Callable[[Turn], bool]] = {
     "logit_bias": lambda turn: bool(turn.logit_bias),
     "constraint": lambda turn: turn.constraint is not None,
     "logprob_mode": lambda turn: turn.logprob_mode != "scaled",
+    "retried": lambda _: False,
     "prompt_lost": lambda _: False,
 }
 assert _RULES.keys() == REASONS.keys()

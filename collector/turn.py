@@ -49,7 +49,11 @@ class TurnInProgress:
     ) -> None:
         self.plan = plan
         self.name = TurnName(
-            plan.turn_id, plan.session_id, int(plan.started_at.timestamp()), plan.call.model or plan.base_model
+            plan.turn_id,
+            plan.session_id,
+            int(plan.started_at.timestamp()),
+            plan.call.model or plan.base_model,
+            len(plan.prompt_ids),
         )
         self._engine = engine
         self._journal = journal
@@ -67,6 +71,7 @@ class TurnInProgress:
         self._by_ids = plan.call.chat is None
         hidden = () if self._by_ids else _hidden_ids(tokenizer)
         self._detokenizer = Detokenizer(tokenizer, hidden_ids=hidden)
+        self._reasoning_tokens = 0
         self._stops = StopStrings(() if self._by_ids else plan.call.sampling.stop)
         self._parser = ReplyParser(seed=plan.turn_id, thinking_open=thinking_open, parse_tools=plan.call.parse_tools)
 
@@ -119,6 +124,7 @@ class TurnInProgress:
             prompt_tokens=len(self.plan.prompt_ids),
             cached_tokens=sampled.cached_tokens,
             completion_ids=sampled.ids,
+            reasoning_tokens=self._reasoning_tokens,
             logprobs=sampled.logprobs,
             weight_versions=turn.weight_versions,
             recorded=recorded,
@@ -228,7 +234,15 @@ class TurnInProgress:
     def _read(self, ids: list[int], logprobs: list[float]) -> list[ReplyEvent]:
         if self._by_ids:
             return [TokensDelta(ids, logprobs, self._detokenizer.add(ids))] if ids else []
-        return self._parser.add(self._stops.add(self._detokenizer.add(ids)))
+        events: list[ReplyEvent] = []
+        place = 0
+        # One by one while it thinks, so that the tokens of the thinking are known exactly.
+        while place < len(ids) and not self._parser.thought:
+            events += self._parser.add(self._stops.add(self._detokenizer.add(ids[place : place + 1])))
+            place += 1
+            if self._parser.thinks:
+                self._reasoning_tokens = len(self._sampled.ids) - len(ids) + place
+        return [*events, *self._parser.add(self._stops.add(self._detokenizer.add(ids[place:])))]
 
     def _read_rest(self) -> list[ReplyEvent]:
         text = self._stops.add(self._detokenizer.finish()) + self._stops.finish()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from collector.attempts import Twins
 from collector.caller import Caller
 from collector.conversation import Call
 from collector.engine.wire import GREEDY_BELOW, Delta, Finish, Span
@@ -39,6 +40,8 @@ class Plan(NamedTuple):
     link: Link
     break_kind: str | None
     logprob_mode: LogprobMode
+    twins: Twins | None = None
+    """The attempts at the same request; None for one that cannot be told from another sample."""
 
 
 class Sampled:
@@ -124,6 +127,8 @@ def turn_record(
         response=response,
     )
     reason = untrainable_reason(turn)
+    if reason is None and plan.twins is not None and not plan.twins.claim(plan.turn_id):
+        reason = "retried"
     return msgspec.structs.replace(turn, trainable=reason is None, untrainable_reason=reason)
 
 

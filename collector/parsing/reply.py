@@ -36,6 +36,16 @@ class ReplyParser:
         self._calls: list[ToolCall] = []
         self._events: list[ReplyEvent] = []
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the text so far ends inside the thinking."""
+        return self._state == "thinking"
+
+    @property
+    def thought(self) -> bool:
+        """Whether there can be no more thinking."""
+        return self._state not in ("start", "thinking")
+
     def add(self, text: str) -> list[ReplyEvent]:
         """What became certain with this text."""
         self._pending += text

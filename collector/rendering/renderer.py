@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from collector.conversation import content_text, reasoning_of, tool_calls_of, visible_text
+from collector.rendering.system_text import one_system_message
 from collector.rendering.template import ChatTemplate
 from collector.rendering.tokenizer import ChatTokenizer
 from collector.rendering.tool_text import spell_out
@@ -34,7 +35,10 @@ class Renderer:
     ) -> str:
         """The prompt text, by default with the invitation to reply; RenderError when it cannot be rendered."""
         abilities = self.template.abilities
-        plain = spell_out([self._for_template(message) for message in messages], tools, abilities)
+        plain = [self._for_template(message) for message in messages]
+        if not abilities.late_system:
+            plain = one_system_message(plain)
+        plain = spell_out(plain, tools, abilities)
         if abilities.content_parts:
             plain = [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in plain]
         return self.template.render(

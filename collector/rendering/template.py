@@ -41,10 +41,17 @@ class Abilities(NamedTuple):
     tool_calls: bool
     tool_results: bool
     content_parts: bool
+    late_system: bool = True
+    """System messages wherever they stand, and more than one."""
 
     def ignored(self) -> tuple[str, ...]:
         """Names of the parts that the template leaves out."""
-        parts = {"tools": self.tools, "tool_calls": self.tool_calls, "tool results": self.tool_results}
+        parts = {
+            "tools": self.tools,
+            "tool_calls": self.tool_calls,
+            "tool results": self.tool_results,
+            "later system messages": self.late_system,
+        }
         return tuple(name for name, able in parts.items() if not able)
 
 
@@ -120,6 +127,7 @@ class ChatTemplate:
             tool_calls=self._shows([_USER, _CALLING, _RESULT], "probe_value", tools=[_PROBE_TOOL]),
             tool_results=self._shows([_USER, _CALLING, _RESULT], "probe_result", tools=[_PROBE_TOOL]),
             content_parts=self._takes_parts(),
+            late_system=self._takes_late_system(),
         )
 
     def _shows(self, messages: Sequence[Message], word: str, tools: Sequence[Mapping[str, object]]) -> bool:
@@ -127,6 +135,14 @@ class ChatTemplate:
             return word in self.render(messages, tools=tools)
         except RenderError:
             return False
+
+    def _takes_late_system(self) -> bool:
+        """Whether every system message shows, or not even the first one does."""
+        first, late = ({"role": "system", "content": f"probe_{word}"} for word in ("first", "late"))
+        if not self._shows([first, _USER], "probe_first", tools=[]):
+            return True
+        orders = ([first, _USER, late], [first, late, _USER])
+        return all(self._shows(order, word, tools=[]) for order in orders for word in ("probe_first", "probe_late"))
 
     def _takes_parts(self) -> bool:
         """Whether only a list of content parts is understood: text content alone then does not show."""

@@ -17,7 +17,7 @@ from collector.conversation import (
 )
 from collector.records import ChatRequest
 from collector.refusal import Refusal
-from collector.shapes.problem import problem
+from collector.shapes.problem import Problem, openai_problem, problem
 from collector.shapes.reading import (
     at_least,
     bias_of,
@@ -71,6 +71,8 @@ class _Body(msgspec.Struct):
 class ChatExchange:
     """One chat completion, from body to bytes."""
 
+    left_out: tuple[str, ...] = ()
+
     def __init__(self, body: bytes) -> None:
         request = read_body(body, _Body)
         _refuse_unsupported(request)
@@ -82,6 +84,7 @@ class ChatExchange:
         self._head = b""
         self.call = Call(
             api="chat",
+            streamed=self.stream,
             model=request.model,
             chat=ChatRequest(
                 messages=request.messages,
@@ -91,6 +94,14 @@ class ChatExchange:
             sampling=_sampling(request),
             parse_tools=bool(request.tools) and request.tool_choice != "none",
         )
+
+    def problem(self, refusal: Refusal) -> Problem:
+        """An error body."""
+        return openai_problem(refusal)
+
+    def keep_alive(self) -> bytes:
+        """A comment."""
+        return b": ping\n\n"
 
     def opening(self, name: TurnName) -> bytes:
         """The chunk that carries the role."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from collector.conversation import Call, Outcome, ReplyEvent, TurnName
 from collector.refusal import Refusal
+from collector.shapes.problem import Problem
 
 
 class Exchange(Protocol):
@@ -12,6 +13,16 @@ class Exchange(Protocol):
 
     call: Call
     stream: bool
+    left_out: tuple[str, ...]
+    """Tools of the request that are not functions, and that the model is therefore not told of."""
+
+    def problem(self, refusal: Refusal) -> Problem:
+        """The whole answer when there is no reply."""
+        ...
+
+    def keep_alive(self) -> bytes:
+        """What a stream carries while nothing becomes certain."""
+        ...
 
     def opening(self, name: TurnName) -> bytes:
         """The first bytes of a stream."""

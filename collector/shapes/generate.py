@@ -7,7 +7,7 @@ import msgspec
 
 from collector.conversation import Call, Outcome, ReplyEvent, Sampling, TokensDelta, TurnName
 from collector.refusal import Refusal
-from collector.shapes.problem import problem
+from collector.shapes.problem import Problem, openai_problem, problem
 from collector.shapes.reading import at_least, bias_of, in_range, read_body, seed_of, shortened, top_k_of
 
 _CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag")
@@ -49,6 +49,8 @@ class _Body(msgspec.Struct):
 class GenerateExchange:
     """One generation by ids, from body to bytes."""
 
+    left_out: tuple[str, ...] = ()
+
     def __init__(self, body: bytes) -> None:
         request = read_body(body, _Body)
         if request.text is not None or not request.input_ids:
@@ -64,6 +66,14 @@ class GenerateExchange:
             prompt_ids=tuple(request.input_ids),
             sampling=_sampling(request.sampling_params),
         )
+
+    def problem(self, refusal: Refusal) -> Problem:
+        """An error body."""
+        return openai_problem(refusal)
+
+    def keep_alive(self) -> bytes:
+        """A comment."""
+        return b": ping\n\n"
 
     def opening(self, name: TurnName) -> bytes:
         """Nothing: the first event carries the first ids."""

@@ -17,6 +17,9 @@ from collector.routes import RegistryRoutes
 from collector.served_model import ServedModel
 from collector.shapes.chat import ChatExchange
 from collector.shapes.generate import GenerateExchange
+from collector.shapes.messages import MessagesExchange
+from collector.shapes.messages_problem import messages_problem
+from collector.shapes.responses import ResponsesExchange
 from collector.store.registry_rows import RegistrySnapshot
 from tests.collector.published import small_renderer
 
@@ -116,3 +119,62 @@ async def test_any_feedback_body_is_answered(collector: Collector, body: Any) ->
 @given(body=st.binary(max_size=60))
 async def test_any_bytes_are_answered(collector: Collector, body: bytes) -> None:
     assert await status_of(TurnEndpoint(collector, ChatExchange), body) == 400
+
+
+BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image"])},
+    optional={
+        "text": st.text(max_size=8) | JSON, "thinking": JSON, "id": JSON, "name": JSON, "input": JSON, "content": JSON,
+        "tool_use_id": st.text(max_size=4) | JSON,
+    },
+)  # fmt: skip
+TURN = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant"]), "content": st.lists(BLOCK, max_size=3) | JSON}
+)
+MESSAGES_FIELDS = (
+    "system", "tools", "tool_choice", "thinking", "output_config", "metadata", "stream", "temperature", "top_k",
+    "stop_sequences",
+)  # fmt: skip
+MESSAGES = st.fixed_dictionaries(
+    {"model": st.just("model"), "max_tokens": st.just(9), "messages": st.lists(TURN, min_size=1, max_size=4) | JSON},
+    optional=dict.fromkeys(MESSAGES_FIELDS, JSON),
+)
+ITEM = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "reasoning", "function_call", "function_call_output"])},
+    optional={
+        "role": st.sampled_from(["user", "assistant", "developer"]) | JSON, "content": st.text(max_size=8) | JSON,
+        "call_id": st.text(max_size=4) | JSON, "name": JSON, "arguments": st.text(max_size=8) | JSON,
+        "output": st.text(max_size=8) | JSON, "encrypted_content": st.sampled_from(["roundhouse.YQ==", "x"]) | JSON,
+    },
+)  # fmt: skip
+RESPONSES_FIELDS = (
+    "instructions", "tools", "tool_choice", "stream", "max_output_tokens", "temperature", "include", "reasoning",
+    "text", "metadata", "prompt",
+)  # fmt: skip
+RESPONSES = st.fixed_dictionaries(
+    {"model": st.just("model"), "input": st.lists(ITEM, max_size=4) | st.text(max_size=9) | JSON},
+    optional=dict.fromkeys(RESPONSES_FIELDS, JSON),
+)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(body=MESSAGES | JSON)
+async def test_any_messages_body_is_answered(collector: Collector, body: Any) -> None:
+    journal: Any = collector.capture._journal
+    before = len(journal.turns)
+    endpoint = TurnEndpoint(collector, MessagesExchange, messages_problem)
+    status = await status_of(endpoint, json.dumps(body).encode())
+    assert status in (200, 400, 404)
+    assert len(journal.turns) - before == (status == 200)
+    assert collector.capture.running == 0
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(body=RESPONSES | JSON)
+async def test_any_responses_body_is_answered(collector: Collector, body: Any) -> None:
+    journal: Any = collector.capture._journal
+    before = len(journal.turns)
+    status = await status_of(TurnEndpoint(collector, ResponsesExchange), json.dumps(body).encode())
+    assert status in (200, 400, 404)
+    assert len(journal.turns) - before == (status == 200)
+    assert collector.capture.running == 0

@@ -15,6 +15,7 @@ BUSY_TIMEOUT_S = 10.0
 
 # Facts of an adapter, a version and an audit row never change, so the file itself refuses to change them.
 # The revision is the key of the newest audit row: no change can be made without one.
+# Keys come first in a table without rowid: SQLite 3.40's quick_check else finds NULL where there is none.
 _SCHEMA = """
 CREATE TABLE adapters (
   adapter TEXT PRIMARY KEY, tenant TEXT NOT NULL, base_model TEXT NOT NULL, created_at INTEGER NOT NULL
@@ -28,8 +29,8 @@ CREATE TABLE versions (
   PRIMARY KEY (adapter, version), FOREIGN KEY (adapter, parent) REFERENCES versions (adapter, version)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE routes (
-  tenant TEXT NOT NULL, adapter TEXT, version INTEGER NOT NULL, weight REAL NOT NULL CHECK (weight > 0),
-  position INTEGER NOT NULL, PRIMARY KEY (tenant, position),
+  tenant TEXT NOT NULL, position INTEGER NOT NULL, adapter TEXT, version INTEGER NOT NULL,
+  weight REAL NOT NULL CHECK (weight > 0), PRIMARY KEY (tenant, position),
   FOREIGN KEY (adapter, version) REFERENCES versions (adapter, version)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE audit (

@@ -51,7 +51,6 @@ class SessionResult(NamedTuple):
     """What one session of the agent came to."""
 
     session_id: str
-    task: Task
     turns: list[TurnResult]
     score: float | None
     """Its outcome, 0 to 1; None when the budget cut the session off."""
@@ -67,8 +66,8 @@ def run_session(
     finished = session.work()
     score = outcome(task, folder) if finished else None
     if score is not None:
-        _post(client, f"{session_id}-outcome", {"session_id": session_id, "kind": "outcome", "value": score})
-    return SessionResult(session_id, task, session.turns, score)
+        post(client, f"{session_id}-outcome", {"session_id": session_id, "kind": "outcome", "value": score})
+    return SessionResult(session_id, session.turns, score)
 
 
 def outcome(task: Task, folder: Path) -> float:
@@ -125,7 +124,7 @@ class _Session:
             said = f"{one.result}.{text}" if index + 1 == len(done) else one.result
             self._messages.append({"role": "tool", "tool_call_id": call_id, "content": said})
         judgement = {"response_id": reply.response_id, "kind": "accept", "value": float(right)}
-        _post(self._client, f"{reply.response_id}-accept", judgement)
+        post(self._client, f"{reply.response_id}-accept", judgement)
         self.turns.append(TurnResult(reply.response_id, bool(reply.calls), right))
         self._steering.on_turn(self.turns[-1])
         return right
@@ -178,6 +177,7 @@ def _holds(path: Path, content: str) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == content.encode()
 
 
-def _post(client: OpenAI, feedback_id: str, judgement: Mapping[str, object]) -> None:
+def post(client: OpenAI, feedback_id: str, judgement: Mapping[str, object]) -> None:
+    """Posts feedback on a turn or a session."""
     body = {**judgement, "feedback_id": feedback_id, "source": "roundhouse demo"}
     client.post("/feedback", cast_to=object, body=body)

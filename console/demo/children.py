@@ -24,13 +24,13 @@ PROJECT = Path(__file__).parents[2]
 class Child:
     """One `roundhouse` subcommand in a process of its own, its output in a log file. Paths given to it are absolute."""
 
-    def __init__(self, command: str, arguments: list[str], folder: Path) -> None:
+    def __init__(self, command: str, arguments: list[str], folder: Path, *, config: str = os.devnull) -> None:
+        """`config` holds its settings: never those of whoever runs the demo, their keys and names are their own."""
         self._command = command
         self.name = NAMES[command]
         self.log = folder / f"{command}.log"
         self._ready = folder / f"{command}.ready"
-        # Not the settings of whoever runs the demo: their keys and names are for their own collector.
-        words = [command, *arguments, "--config", os.devnull, "--port", "0", "--ready-file", str(self._ready)]
+        words = [command, *arguments, "--config", config, "--port", "0", "--ready-file", str(self._ready)]
         # The pipe ends with this process, however it ends, and the child with the pipe.
         words.append("--stop-with-stdin")
         with open(self.log, "wb") as out:

@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
-from openai import OpenAI
-
-from console.demo.agent import SessionResult, Steering, TurnResult, run_session
-from console.demo.task import Task
+from console.demo.agent import SessionResult, Steering, TurnResult
 
 MOST_AGENTS = 8
-"""Sessions at a time: the engine computes them in one batch."""
+"""Sessions at a time where nothing else is said: the engine computes them in one batch."""
 TURNS_PER_AGENT = 3
 """Fewest turns of the budget for each agent, so that sessions get past their first turn."""
 POLL_S = 0.1
@@ -49,27 +47,34 @@ class Budget:
             return self._left <= 0 or time.monotonic() >= self._end
 
 
+class Job(Protocol):
+    """One session of an agent, its task settled."""
+
+    def __call__(self, *, session_id: str, folder: Path, steering: Steering) -> SessionResult:
+        """Works in an empty folder until the task is done or the budget spent."""
+        ...
+
+
 class Crew:
     """Agents in threads, each taking the next session until the budget is spent."""
 
     def __init__(
         self,
-        client: OpenAI,
-        model: str,
-        tasks: Iterator[Task],
+        jobs: Iterator[Job],
         *,
         run_id: str,
         scratch: Path,
         budget: Budget,
         on_progress: Callable[["Crew"], None],
+        most_agents: int = MOST_AGENTS,
     ) -> None:
-        self._client = client
-        self._model = model
-        self._jobs = _numbered(tasks)
+        """`run_id` begins the names of its sessions."""
+        self._jobs = enumerate(jobs, 1)
         self._run_id = run_id
         self._scratch = scratch
         self._budget = budget
         self._on_progress = on_progress
+        self._most_agents = most_agents
         self._lock = threading.Lock()
         self.turns: list[TurnResult] = []
         self.sessions: list[SessionResult] = []
@@ -77,7 +82,7 @@ class Crew:
     @property
     def agents(self) -> int:
         """How many work at a time."""
-        return max(1, min(MOST_AGENTS, self._budget.turns // TURNS_PER_AGENT))
+        return max(1, min(self._most_agents, self._budget.turns // TURNS_PER_AGENT))
 
     def work(self) -> None:
         """Runs until the budget is spent; the first failure of an agent stops all and is raised."""
@@ -102,14 +107,11 @@ class Crew:
     def _agent(self) -> None:
         while not self._budget.spent:
             with self._lock:
-                number, task = next(self._jobs)
-            folder = self._scratch / f"session-{number}"
-            folder.mkdir()
+                number, job = next(self._jobs)
             session_id = f"{self._run_id}-{number}"
-            steering = Steering(self._budget.take, self._note_turn)
-            result = run_session(
-                self._client, self._model, task, session_id=session_id, folder=folder, steering=steering
-            )
+            folder = self._scratch / session_id
+            folder.mkdir()
+            result = job(session_id=session_id, folder=folder, steering=Steering(self._budget.take, self._note_turn))
             with self._lock:
                 self.sessions.append(result)
 
@@ -117,11 +119,3 @@ class Crew:
         with self._lock:
             self.turns.append(turn)
             self._on_progress(self)
-
-
-def _numbered(tasks: Iterator[Task]) -> Iterator[tuple[int, Task]]:
-    number = 0
-    for task in tasks:
-        for _ in range(SAMPLES):
-            number += 1
-            yield number, task

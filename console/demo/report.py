@@ -1,10 +1,12 @@
 """The end of the demo in words: what was captured and where to look next."""
 
+from collections.abc import Sequence
 from math import exp
 from pathlib import Path
 
 from collector.terminal_text import terminal_safe
 from console.demo.agent import SessionResult, TurnResult
+from console.demo.settings import ADAPTER
 from console.demo.summary import Look, Summary, run_turns
 
 SHOWN_CHARS = 100
@@ -12,13 +14,19 @@ SHOWN_CHARS = 100
 
 
 def report(
-    summary: Summary, store: Path, *, turns: list[TurnResult], sessions: list[SessionResult], seconds: float
+    summary: Summary,
+    store: Path,
+    *,
+    turns: list[TurnResult],
+    sessions: list[SessionResult],
+    seconds: float,
+    learnt: Sequence[str] = (),
 ) -> str:
-    """The whole report; model text in it is escaped."""
+    """The whole report, `learnt` being what the loop adds; model text in it is escaped."""
     parts = [_captured(summary, turns, sessions, seconds), _store(summary)]
     if summary.look is not None:
         parts.append(_turn(summary.look))
-    parts.append(_next(store))
+    parts += [*learnt, _next(store, looped=bool(learnt))]
     return "\n\n".join(parts)
 
 
@@ -69,12 +77,14 @@ def _turn(look: Look) -> str:
     return "\n".join(lines)
 
 
-def _next(store: Path) -> str:
+def _next(store: Path, *, looped: bool = False) -> str:
     query = "select finish_reason, count(*) as turns from turns group by all"
+    adapter = [f"  roundhouse adapters show {ADAPTER} --store {store}"] if looped else []
     return "\n".join(
         [
             "where to look next",
             f"  roundhouse check {store}",
+            *adapter,
             f'  roundhouse sql --store {store} "{query}"',
             f"  roundhouse export --store {store} --to log.jsonl",
             f"  roundhouse verify {store}",

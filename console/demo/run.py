@@ -1,44 +1,44 @@
-"""One demo run: model, engine, collector, agents, and a look at what was captured."""
+"""One demo run: model, engine, collector, agents, cycles, and a look at what was captured and learnt."""
 
 import signal
 import tempfile
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from openai import APIError, OpenAI
 from uuid_utils import uuid7
 
 from collector.config import CollectorConfig
 from collector.errors import UserError
 from collector.store.writer import Writer
-from console.demo.children import Child, stop_all
-from console.demo.crew import Budget, Crew
+from console.demo.agent import SessionResult, TurnResult, run_session
+from console.demo.crew import SAMPLES, Budget, Crew
+from console.demo.loop import Round, problems
+from console.demo.options import Options
 from console.demo.report import interrupted_report, report
 from console.demo.screen import Screen
+from console.demo.serving import serving
 from console.demo.summary import Summary, summarize
 from console.demo.task import tasks
 from trainer.small_model import find_small_model
 
-ENGINE_LIMIT_S = 300.0
-"""Longest the engine may take to load the model."""
-COLLECTOR_LIMIT_S = 60.0
-REQUEST_LIMIT_S = 120.0
-"""Longest one reply may take."""
+if TYPE_CHECKING:
+    from console.demo.exam import Exam
 
 
-class Options(NamedTuple):
-    """What was asked for on the command line."""
+class Done(NamedTuple):
+    """What a run came to."""
 
-    store: Path
-    turns: int
-    minutes: float
-    plain: bool
-    model: Path | None
-    seed: int
+    turns: list[TurnResult]
+    sessions: list[SessionResult]
+    summary: Summary
+    rounds: list[Round]
+    exam: "Exam | None"
+    """None where no version but the first was live, or no cycle was to run."""
 
 
 def run_demo(options: Options) -> int:
@@ -49,76 +49,77 @@ def run_demo(options: Options) -> int:
     Writer(options.store, CollectorConfig().writer).close()
     try:
         with _signals_interrupt():
-            crew, summary = _captured(options, run_id)
+            done = _run(options, run_id, started)
     except KeyboardInterrupt:
         print(interrupted_report(options.store, run_id=run_id), flush=True)
         raise
     seconds = time.monotonic() - started
-    print(report(summary, options.store, turns=crew.turns, sessions=crew.sessions, seconds=seconds))
-    if problems := summary.problems():
-        raise UserError("; ".join(problems))
+    learnt: list[str] = []
+    if options.turns is None:
+        from console.demo.loop_report import loop_report
+
+        learnt = loop_report(done.rounds, done.exam, options.store)
+    print(report(done.summary, options.store, turns=done.turns, sessions=done.sessions, seconds=seconds, learnt=learnt))
+    if found := [*done.summary.problems(), *_unlearnt(options, done)]:
+        raise UserError("; ".join(found))
     return 0
 
 
-def _captured(options: Options, run_id: str) -> tuple[Crew, Summary]:
+def _run(options: Options, run_id: str, started: float) -> Done:
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="roundhouse-demo-")))
-        screen = stack.enter_context(Screen(plain=options.plain, turns=options.turns))
+        screen = stack.enter_context(Screen(plain=options.plain, turns=options.turns or 0))
         model = (options.model or find_small_model(report=screen.say)).resolve()
-        crew = _work(options, model, run_id, scratch, screen)
+        rounds: list[Round] = []
+        exam = None
+        if options.turns is None:
+            from console.demo.whole_loop import run_loop
+
+            looped = run_loop(options, model, run_id, scratch, screen, end=started + options.minutes * 60)
+            rounds, exam = looped.rounds, looped.exam
+            turns = [turn for each in rounds for turn in each.turns]
+            sessions = [session for each in rounds for session in each.sessions]
+        else:
+            crew = _capture(options, options.turns, model, run_id, scratch, screen)
+            turns, sessions = crew.turns, crew.sessions
         summary = summarize(
             options.store,
             run_id=run_id,
-            response_ids=[turn.response_id for turn in crew.turns],
+            response_ids=[turn.response_id for turn in turns],
             tokenizer_file=model / "tokenizer.json",
         )
-    return crew, summary
+    return Done(turns, sessions, summary, rounds, exam)
 
 
-def _work(options: Options, model: Path, run_id: str, scratch: Path, screen: Screen) -> Crew:
-    """Starts the children, lets the agents work, and stops the children whatever happens."""
-    children: list[Child] = []
-    try:
-        screen.say(f"loading {model.name} into the engine")
-        engine = Child("engine", ["--model", str(model)], scratch)
-        children.append(engine)
-        engine_url = engine.wait_until_ready(ENGINE_LIMIT_S)
-        screen.say("starting the collector")
-        arguments = ["--engine", engine_url, "--model", str(model), "--store", str(options.store.resolve())]
-        collector = Child("collect", arguments, scratch)
-        children.append(collector)
-        url = collector.wait_until_ready(COLLECTOR_LIMIT_S)
-        client = OpenAI(base_url=f"{url}/v1", api_key="demo", timeout=REQUEST_LIMIT_S)
-        name = client.models.list().data[0].id
-        screen.say(f"agents at work through {url}")
+def _capture(options: Options, turns: int, model: Path, run_id: str, scratch: Path, screen: Screen) -> Crew:
+    """The file-editing agents alone."""
+    with serving(model, options.store, scratch, screen, access=None) as served:
         crew = Crew(
-            client,
-            name,
-            tasks(options.seed),
+            (
+                partial(run_session, served.client, served.model, task)
+                for task in tasks(options.seed)
+                for _ in range(SAMPLES)
+            ),
             run_id=run_id,
             scratch=scratch,
-            budget=Budget(options.turns, options.minutes * 60),
-            on_progress=lambda crew: _show(crew, screen),
+            budget=Budget(turns, options.minutes * 60),
+            on_progress=lambda crew: screen.count(
+                len(crew.turns), right=sum(turn.right for turn in crew.turns), sessions=len(crew.sessions)
+            ),
         )
-        screen.say(f"0 of {options.turns} turns; {crew.agents} agents await their first replies")
+        screen.say(f"0 of {turns} turns; {crew.agents} agents await their first replies")
         crew.work()
-    except KeyboardInterrupt:
-        screen.stopping()
-        raise
-    except APIError as error:
-        dead = [child.ended() for child in children if not child.running]
-        raise UserError("; ".join([f"a call through the collector failed: {error}", *dead])) from error
-    finally:
-        # The collector first: it finishes its records before the engine goes away.
-        failed = stop_all(list(reversed(children)))
-    if failed:
-        raise UserError(f"the {' and the '.join(failed)} did not stop with exit code 0")
     return crew
 
 
-def _show(crew: Crew, screen: Screen) -> None:
-    right = sum(turn.right for turn in crew.turns)
-    screen.count(len(crew.turns), right=right, sessions=len(crew.sessions))
+def _unlearnt(options: Options, done: Done) -> list[str]:
+    """Why the loop did not do what it should."""
+    if options.turns is not None:
+        return []
+    found = problems(done.rounds, sabotage=options.sabotage is not None)
+    if done.exam is not None and not done.exam.risen and options.sabotage is None:
+        found.append(f"the held-out score did not rise beyond its interval: {done.exam.gain}")
+    return found
 
 
 @contextmanager

@@ -21,6 +21,7 @@ class Screen:
 
     def __init__(self, *, plain: bool, turns: int) -> None:
         self._turns = turns
+        self._what = ""
         self._started = time.monotonic()
         self._text = "starting"
         self._stopping = False
@@ -43,14 +44,26 @@ class Screen:
         if self._live is None:
             print(text, flush=True)
 
+    def note(self, text: str) -> None:
+        """One line that stays, above what goes on now."""
+        if self._live is None:
+            print(text, flush=True)
+        else:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def begin_count(self, turns: int, what: str) -> None:
+        """From now on the turns of something are counted, from none."""
+        self._turns, self._what = turns, f"{what}: "
+        self.say(f"{self._what}0 of {turns} turns")
+
     def count(self, done: int, *, right: int, sessions: int) -> None:
         """So many turns were taken, so many of them did what was asked."""
         if self._stopping:
             return
         if self._live is not None:
-            self._text = f"{done} of {self._turns} turns, {right} as asked, {sessions} sessions done"
+            self._text = f"{self._what}{done} of {self._turns} turns, {right} as asked, {sessions} sessions done"
         elif done % PLAIN_EVERY == 0 or done == self._turns:
-            print(f"{done} turns, {right} did what was asked, {sessions} sessions done", flush=True)
+            print(f"{self._what}{done} turns, {right} did what was asked, {sessions} sessions done", flush=True)
 
     def stopping(self) -> None:
         """Says that it was told to stop; no count is shown after that."""

@@ -104,7 +104,8 @@ def run_turns(store: Path, run_id: str) -> pl.DataFrame:
 
 
 def _of_run(frame: pl.DataFrame, run_id: str) -> pl.DataFrame:
-    return frame.filter(pl.col("session_id").str.starts_with(f"{run_id}-"))
+    # A tenant's sessions are stored under the tenant's name.
+    return frame.filter(pl.col("session_id").str.contains(f"(^|/){run_id}-"))
 
 
 def _extending(rows: list[dict[str, Any]]) -> int:  # Any: cells of a row

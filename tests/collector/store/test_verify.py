@@ -14,11 +14,12 @@ import pytest
 
 from collector.config import StoreConfig
 from collector.errors import StoreError
-from collector.records import Event
+from collector.records import Event, Route
 from collector.store.journal import PAGE_BYTES
 from collector.store.layout import Layout
 from collector.store.mark import Mark, read_mark
 from collector.store.reader import Reader
+from collector.store.registry import Registry
 from collector.store.verify import verify
 from collector.store.writer import Writer
 from collector.store.writer_lock import WriterLock
@@ -90,6 +91,14 @@ def test_a_whole_store_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["verify", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path}: clean; 12 records, 1 segments, 0 erased\n"
     assert not (tmp_path / "quarantine").exists()
+
+
+def test_a_registry_with_routes_is_clean(tmp_path: Path) -> None:
+    with Registry(tmp_path) as registry:
+        registry.register_adapter("demo", tenant="t", base_model="m", actor="a", reason="r")
+        routes = [Route(tenant="t", adapter="demo", version=0)]
+        registry.replace_routes("t", routes, expected_revision=0, actor="a", reason="r")
+    assert verify(tmp_path).clean
 
 
 def test_a_flipped_bit_in_a_record_costs_that_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,6 +196,10 @@ def test_on_a_terminal_it_draws_and_ends_with_the_same_report(model: Path, tmp_p
     ("arguments", "said"),
     [
         (["--turns", "0"], "--turns is 0, expected 1 or more"),
+        (
+            ["--turns", "9", "--sabotage", "reward"],
+            "--turns and --sabotage are both given; with --turns no cycle runs that could be sabotaged",
+        ),
         (["--minutes", "-1"], "--minutes is -1.0, expected more than 0"),
         (["--minutes", "nan"], "--minutes is nan, expected more than 0"),
         (["--model", "/nowhere"], "--model /nowhere has no tokenizer.json; give the folder of a Hugging Face model"),

@@ -12,7 +12,6 @@ from collector.store.writer import Writer
 from console.demo.agent import SessionResult, TurnResult
 from console.demo.report import report
 from console.demo.summary import Summary, summarize
-from console.demo.task import Task
 from trainer.tiny_model import write_byte_tokenizer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,8 +112,7 @@ def test_a_damaged_record_is_a_problem(tmp_path: Path) -> None:
 
 def test_the_report_shows_a_turn_with_its_text_made_safe(tmp_path: Path) -> None:
     found = summary_of(tmp_path, [turn("a", "r-1", 1, [1], [*b"\x1b[2J"], sampled_logprobs=[-0.25] * 4)], [])
-    task = Task("write-1", "write", {}, ())
-    sessions = [SessionResult("r-1", task, [], 1.0), SessionResult("r-2", task, [], None)]
+    sessions = [SessionResult("r-1", [], 1.0), SessionResult("r-2", [], None)]
     turns = [TurnResult("x", well_formed=True, right=False)]
     text = report(found, Path("my store"), turns=turns, sessions=sessions, seconds=2.0)
     assert "\x1b" not in text

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+from collector.records import Eval
+from collector.rendering.renderer import Renderer
+from console.demo.lesson import MAX_TOKENS
+from console.demo.settings import ADAPTER, AGENTS, TEMPERATURE
 from trainer.evaluation.engine_sampler import EngineSampler
 from trainer.evaluation.evaluate import evaluate
 from trainer.evaluation.graders import Graders
 from trainer.evaluation.slice import Plan
 from trainer.evaluation.suite import read_suite
 from trainer.evaluation_config import EvaluationConfig
-
-from collector.records import Eval
-from collector.rendering.renderer import Renderer
-from console.demo.lesson import MAX_TOKENS
-from console.demo.settings import ADAPTER, AGENTS, TEMPERATURE
 
 CONFIDENCE = 0.95
 """Of the two-sided interval."""

@@ -1,8 +1,10 @@
 """roundhouse.toml: one section per package, every field with a default."""
 
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +26,20 @@ class RoundhouseConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`[trainer]`."""
     checks: ChecksConfig = ChecksConfig()
     """`[checks]`."""
+
+
+class Launch(NamedTuple):
+    """This process among those that torchrun started together; alone without torchrun."""
+
+    rank: int = 0
+    size: int = 1
+
+
+def launch() -> Launch:
+    """From the environment that torchrun gives its processes."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return Launch()
+    return Launch(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
 DEFAULT_FILE = Path("roundhouse.toml")

@@ -73,7 +73,7 @@ def test_publishing_and_withdrawing_load_no_torch() -> None:
 
 
 def test_a_trainer_that_waits_loads_no_torch() -> None:
-    with_model = ("trainer.cycle.model_side", "trainer.cycle.base_policy")
+    with_model = {f"trainer.cycle.{name}" for name in ("model_side", "orders", "follower")}
     light = [name for name in modules("trainer/cycle", "console/train") if name not in with_model]
     assert not TORCH & loaded_by("\n".join(f"import {name}" for name in light))
 

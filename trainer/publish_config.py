@@ -46,6 +46,9 @@ class PublishConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     longer than a stretch."""
     engine_dtype: Dtype = "float32"
     """The coarser of the engines' and the trainer's precision: sets the noise that is expected between them."""
+    prune: bool = True
+    """Whether a cycle ends with deleting the files of retired and rejected versions that nothing refers to any more:
+    no trainable turn, no version trained from them, no engine, no gate. Off keeps every checkpoint."""
     keep_retired: Annotated[int, msgspec.Meta(ge=0)] = 2
     """Newest retired versions of an adapter whose files stay for a rollback."""
     keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, cast
 
 import msgspec
 import polars as pl
@@ -11,18 +10,6 @@ from collector.engine.client import EngineClient
 from collector.records import Version
 from trainer.adapter_rules import Refused
 from trainer.adapter_standing import shown
-
-
-class AdapterLister(Protocol):
-    """What this asks of an engine's client."""
-
-    async def loaded_adapters(self) -> Mapping[str, str]:
-        """Name of each loaded adapter to its folder."""
-        ...
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        ...
 
 
 class _Proof(msgspec.Struct, frozen=True):
@@ -39,11 +26,10 @@ async def _loaded_on(workers: Sequence[str], admin_key: str | None, timeout_s: f
     found: dict[str, frozenset[str]] = {}
     for url in workers:
         client = EngineClient(url, admin_key=admin_key, connect_timeout_s=timeout_s, idle_timeout_s=timeout_s)
-        lister = cast(AdapterLister, client)
         try:
-            found[url] = frozenset(await lister.loaded_adapters())
+            found[url] = frozenset(await client.loaded_adapters())
         finally:
-            await lister.close()
+            await client.close()
     return found
 
 
@@ -55,8 +41,8 @@ def refuse_unloaded(version: Version, loaded: Mapping[str, Collection[str]]) -> 
     missing = [worker for worker, names in loaded.items() if name not in names]
     if missing:
         raise Refused(
-            f"{name} is not loaded by {', '.join(missing)}; roundhouse train loads and proves a version before it is "
-            "routed to, and only version 0, the base model, needs neither"
+            f"{name} is not loaded by {', '.join(missing)}, expected on every worker; only version 0, the base model, "
+            "need not be"
         )
 
 
@@ -73,7 +59,7 @@ def refuse_unproved(version: Version, events: pl.DataFrame) -> None:
         proof = msgspec.json.decode(detail or "{}", type=_Proof)
         newest[kind, proof.worker] = proof.verdict
     if not any(kind == "proof" for kind, _ in newest):
-        raise Refused(f"it was never proved that {name} is what is served under its name; roundhouse train proves it")
+        raise Refused(f"it was never proved that {name} is what is served under its name")
     for (kind, worker), verdict in newest.items():
         if verdict != "proved":
             where = f" on {worker}" if worker else ""

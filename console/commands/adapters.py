@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collector.records import Version
     from collector.store.registry import Registry
-    from trainer.adapters import Changed, Load
+    from trainer.adapters import Changed
 
 _HELP = {
     "list": "every adapter with its live version, canary, candidate, holds and the gate's last verdict",
@@ -25,7 +24,6 @@ _HELP = {
 }
 _ROUTING = ("promote", "canary", "reject", "rollback")
 _ACKNOWLEDGED_WITHIN_S = 2.0
-_ENGINE_TIMEOUT_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--yes", action="store_true", help="do not ask")
             action.add_argument("--config", type=Path, metavar="FILE", help="settings (./roundhouse.toml if there)")
         if name in ("promote", "canary", "rollback"):
-            text = "an engine worker; it must have the version loaded and proved. Once for each worker"
+            text = "an engine worker ([trainer] engines); once for each. A version that one of them does not serve, or "
+            text += "that was not proved, is loaded and proved before anything changes"
             action.add_argument("--engine", action="append", default=[], metavar="URL", help=text)
+            text = "folder of the base model, for a proof (default: [engine] model)"
+            action.add_argument("--model", metavar="DIR", help=text)
         if name in ("promote", "canary"):
             action.add_argument("--force", action="store_true", help="against the gate; the audit says so")
     for name in ("promote", "canary", "reject"):
@@ -137,35 +138,19 @@ def _done(args: argparse.Namespace, registry: "Registry", seen: int) -> int:
 
 
 def _routed(args: argparse.Namespace, registry: "Registry", seen: int) -> "Changed":
+    from console.adapters_serving import served_check
     from trainer import adapters
 
     name = args.adapter
     why: dict[str, Any] = {"actor": args.actor, "reason": args.reason, "seen": seen}
     if args.action == "reject":
         return adapters.reject(registry, name, args.version, **why)
-    load = _served_check(args)
+    load = served_check(args, registry)
     if args.action == "rollback":
         return adapters.rollback(registry, name, args.to, load=load, **why)
     if args.action == "canary":
         return adapters.canary(registry, name, args.version, args.share, load=load, force=args.force, **why)
     return adapters.promote(registry, name, args.version, load=load, force=args.force, **why)
-
-
-def _served_check(args: argparse.Namespace) -> "Load":
-    """What refuses a version that the engine workers do not serve, or that was not proved."""
-
-    def check(version: "Version") -> None:
-        from collector.store.reader import Reader
-        from console.config import load_config
-        from trainer.served_versions import loaded_on, refuse_unloaded, refuse_unproved
-
-        key = load_config(args.config).collector.engine_admin_key
-        refuse_unloaded(version, loaded_on(args.engine, key, _ENGINE_TIMEOUT_S))
-        with Reader(args.store).snapshot(["events"]) as snapshot:
-            columns = ["at", "kind", "adapter", "version", "detail"]
-            refuse_unproved(version, snapshot.frame("events", columns=columns))
-
-    return check
 
 
 def _ask(args: argparse.Namespace, registry: "Registry") -> None:

@@ -6,6 +6,7 @@ to it, drain and unload the version before. A cycle that is cut short is finishe
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ exit codes: 0 every adapter ended as it should (a new version is routed, nothing
 inconclusive); 1 a version was refused by the gate or not proved, or a stage failed; 2 the call or its input cannot be
 used; 130 it was told to stop, which is how a trainer with a schedule ends: the first signal ends it between two steps,
 a second one at once.
+
+torchrun --nproc-per-node N -m console train ... cuts the base model over N processes of this command; the first one
+does everything else, and says everything.
 """
 
 
@@ -52,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs cycles; the exit code of the only one, or 130 when it was told to stop."""
+    from console.config import launch
+
+    if launch().rank:
+        return _follow(args)
     if args.stop_with_stdin:
         watch_stdin()
     from collector.errors import UserError
@@ -74,6 +82,24 @@ def run(args: argparse.Namespace) -> int:
     from console.train.session import train
 
     return train(args, whole, names, None if args.once or not schedule.repeats else schedule)
+
+
+def _follow(args: argparse.Namespace) -> int:
+    """One of the processes that torchrun started beside the first, which says what goes wrong, in settings too."""
+    from collector.errors import UserError
+    from console.config import load_config
+
+    if args.dry_run:
+        return 0
+    # The first process ends by itself; one that has not met it yet has nothing to leave behind.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        config = load_config(args.config).trainer
+    except UserError:
+        return 2
+    from trainer.cycle.follower import follow
+
+    return follow(args.store, config)
 
 
 def _names(config: "TrainerConfig", asked: list[str]) -> tuple[str, ...]:

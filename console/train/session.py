@@ -3,29 +3,29 @@
 import argparse
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from collector.errors import EngineError, UserError
-from collector.listening import url_of
 from collector.records import Record
 from collector.store.reader import Reader
 from collector.store.registry import Registry
 from collector.store.writer import Writer
 from collector.store.writer_lock import LockHeld
-from console.config import RoundhouseConfig
+from console.config import RoundhouseConfig, launch
 from console.train.alerts import alerts_of
 from console.train.outputs import Outputs, shown_on
+from console.train.served_base import base_of, real_parts
 from console.train.stopping import stopping
 from trainer.cycle.cycle import Setting
 from trainer.cycle.history import History
 from trainer.cycle.loop import Stopped, TrainLoop, run_once
-from trainer.cycle.parts import Engines, RealParts
 from trainer.cycle.registration import refuse_mismatch
 from trainer.cycle.schedule import Schedule
-from trainer.engine.model_folder import find_model
+
+if TYPE_CHECKING:
+    from trainer.cycle.orders import Orders
 
 
 def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, ...], schedule: Schedule | None) -> int:
@@ -38,7 +38,12 @@ def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, .
         chosen = {name: whole.trainer.adapters[name] for name in names}
         refuse_mismatch(chosen, registry.snapshot(), None)
         write = _writing(writer, shown)
-        parts = _parts(args, whole, write, shown, _checking(stop))
+        check = _checking(stop)
+        base = base_of(whole, args.model, args.engine, say=shown.problem)
+        orders = stack.enter_context(_leading(whole)) if launch().size > 1 else None
+        parts = real_parts(
+            args.store, whole, base, write=write, check=check, tell=shown.lines, say=shown.problem, orders=orders
+        )
         setting = Setting(
             store=args.store,
             config=whole.trainer,
@@ -48,7 +53,7 @@ def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, .
             parts=parts,
             history=History(config.tenant for config in chosen.values()),
             write=write,
-            check=_checking(stop),
+            check=check,
         )
         watch = stack.enter_context(alerts_of(args.store, whole.checks, stop, shown.problem))
         if schedule is not None:
@@ -57,6 +62,15 @@ def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, .
             return run_once(setting, shown, watch)
         except EngineError as error:
             raise UserError(f"{error}; nothing was trained") from error
+
+
+def _leading(whole: RoundhouseConfig) -> "AbstractContextManager[Orders]":
+    """Meets the processes that torchrun started beside this one, which follow its orders."""
+    from trainer.base_model import device_of
+    from trainer.cycle.orders import leading
+    from trainer.ranks import Ranks
+
+    return leading(Ranks.join(device_of(whole.trainer)))
 
 
 def _owned(store: Path, name: str) -> Writer:
@@ -81,29 +95,3 @@ def _checking(stop: threading.Event) -> Callable[[], None]:
             raise Stopped
 
     return check
-
-
-def _parts(
-    args: argparse.Namespace,
-    whole: RoundhouseConfig,
-    write: Callable[[Record], None],
-    shown: Outputs,
-    check: Callable[[], None],
-) -> RealParts:
-    engine = msgspec.structs.replace(whole.engine, model=args.model or whole.engine.model)
-    model = Path(find_model(engine, shown.problem))
-    if not (model / "config.json").is_file():
-        raise UserError(f"{model}: no config.json found, expected the folder of the base model; give --model")
-    urls = tuple(args.engine) or whole.trainer.engines or (url_of(engine.host, engine.port),)
-    return RealParts(
-        args.store,
-        whole.trainer,
-        model=model,
-        base_model=whole.collector.model_name or model.resolve().name,
-        engines=Engines(urls, whole.collector.engine_admin_key),
-        checks=whole.checks,
-        write=write,
-        check=check,
-        tell=shown.lines,
-        say=shown.problem,
-    )

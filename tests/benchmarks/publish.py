@@ -35,7 +35,7 @@ from tests.engines.sglang_env import environment_folder, find_environment, serve
 from trainer.lora import TrainedAdapter, new_adapter
 from trainer.peft_folder import write_peft
 from trainer.policy import Policy
-from trainer.publish.policy_probe import make_probe, read_published
+from trainer.publish.policy_probe import PolicyPredictor, make_probe, read_published
 from trainer.publish.proving import probe_rid
 from trainer.publish.publisher import Publisher
 from trainer.publish_config import PublishConfig
@@ -151,7 +151,12 @@ async def publish_one(
     config = PublishConfig()
     begun = time.monotonic()
     probe = await asyncio.to_thread(
-        lambda: make_probe(policy, contexts, adapter, previous, tokens=config.probe_tokens, passages=config.passages)
+        lambda: make_probe(
+            PolicyPredictor(policy, adapter, previous),
+            contexts,
+            tokens=config.probe_tokens,
+            passages=config.passages,
+        )
     )
     made = time.monotonic()
     known = None if before is None else before[0]

@@ -93,6 +93,14 @@ def test_versions_are_steps_unless_they_have_steps_of_their_own() -> None:
     assert signals(rows, of_bot.with_columns(adapter=pl.lit("other")))["step"].to_list() == [1, 2, 3, 4, 5]
 
 
+def test_what_is_scored_at_a_step_of_its_own_is_trained_in_the_next() -> None:
+    rows = [native(turn) for turn in turns()]
+    of_bot = pl.DataFrame({"adapter": ["bot"], "version": [0], "optimizer_step": [0]})
+    assert signals(rows)["step"].to_list() == [1, 2, 3, 4, 5]
+    assert signals(rows, of_bot)["step"].to_list() == [2, 3, 4, 5, 6]
+    assert signals(rows, of_bot)["max_w"].to_list() == signals(rows)["max_w"].to_list()
+
+
 def test_a_step_of_turns_without_numbers_tells_nothing() -> None:
     (row,) = signals([{"session_id": "s", "trainer_step": 1}]).rows()
     assert row == (None, 1, *[None] * 7)

@@ -26,7 +26,7 @@ from tests.engines.sampled import request, running, until_idle
 from tests.trainer.publish.tampering import tampering
 from trainer.policy import Policy
 from trainer.publish.drain import withdraw
-from trainer.publish.policy_probe import make_probe, read_published
+from trainer.publish.policy_probe import PolicyPredictor, make_probe, read_published
 from trainer.publish.probe import Probe
 from trainer.publish.publisher import Publisher, PublishError
 from trainer.publish_config import PublishConfig
@@ -47,7 +47,8 @@ def probe_of(policy: Policy, new: Path, previous: Path | None) -> Probe:
     rng = np.random.default_rng(11)
     contexts = [rng.integers(0, VOCAB_SIZE, 60).tolist() for _ in range(4)]
     before = None if previous is None else read_published(policy, previous, "bot")
-    return make_probe(policy, contexts, read_published(policy, new, "bot"), before, tokens=CONFIG.probe_tokens)
+    predictor = PolicyPredictor(policy, read_published(policy, new, "bot"), before)
+    return make_probe(predictor, contexts, tokens=CONFIG.probe_tokens)
 
 
 class Line(NamedTuple):

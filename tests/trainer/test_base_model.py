@@ -33,3 +33,12 @@ def test_settings_that_cannot_be_together_are_refused(tmp_path: Path) -> None:
     folder = write_tiny_model(tmp_path)
     with pytest.raises(UserError, match="backward_mode is depth_first and dtype float16"):
         load_policy(folder, TrainerConfig(dtype="float16", device="cpu", backward_mode="depth_first"))
+
+
+def test_a_base_that_cannot_be_loaded_is_one_line_that_says_why(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
+    with pytest.raises(UserError, match=rf"^{tmp_path} cannot be loaded on cpu for training: .*nothing") as unknown:
+        load_policy(tmp_path, TrainerConfig(device="cpu"))
+    assert "\n" not in str(unknown.value)
+    with pytest.raises(UserError, match="cannot be loaded on cuda:77 for training: "):
+        load_policy(write_tiny_model(tmp_path / "model"), TrainerConfig(device="cuda:77"))

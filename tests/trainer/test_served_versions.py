@@ -29,7 +29,7 @@ def events(*told: tuple[int, str, str, int, dict[str, str]]) -> pl.DataFrame:
 
 def test_every_worker_must_have_it_loaded() -> None:
     refuse_unloaded(BOT_3, {"http://a": {"bot@3"}, "http://b": {"bot@2", "bot@3"}})
-    with pytest.raises(Refused, match="bot@3 is not loaded by http://b; "):
+    with pytest.raises(Refused, match="bot@3 is not loaded by http://b, expected"):
         refuse_unloaded(BOT_3, {"http://a": {"bot@3"}, "http://b": {"bot@33"}})
     with pytest.raises(Refused, match="give --engine URL"):
         refuse_unloaded(BOT_3, {})

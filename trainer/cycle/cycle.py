@@ -1,4 +1,4 @@
-"""One cycle: collect, train, register; then each candidate is loaded, proved, evaluated, judged and routed to.
+"""One cycle: collect, train, register; load, prove, evaluate, judge, route each candidate; delete what nobody needs.
 
 A cycle may be killed at any moment and is never resumed in the middle: the next one first finishes or undoes what is
 there (`recovery.py`; the states are in `publication.py`), then collects anew. The registry says what is true; the
@@ -21,6 +21,7 @@ from trainer.cycle.cycle_log import CycleLog
 from trainer.cycle.history import History
 from trainer.cycle.outcome import AdapterOutcome, CycleOutcome
 from trainer.cycle.ports import Collected, Contexts, Made, Parts
+from trainer.cycle.pruning import prune_files
 from trainer.cycle.publication import Site, publish
 from trainer.cycle.recovery import recover
 from trainer.cycle.registration import register_missing
@@ -63,6 +64,7 @@ def run_cycle(setting: Setting, started_by: str) -> CycleOutcome:
     for name in setting.names:
         outcomes += _guarded(log, name, lambda name=name: recover(site, name, setting.history, contexts[name]))
     outcomes += _fresh(setting, site, contexts)
+    prune_files(site)
     return CycleOutcome(
         cycle=log.number,
         began_at=began_at,

@@ -17,10 +17,12 @@ from collector.records import Event, Record, Severity, Span
 from trainer.cycle.outcome import BAD, AdapterOutcome
 
 KIND: Final = "cycle"
-Stage = Literal["collect", "train", "register", "load", "prove", "evaluate", "gate", "route", "drain", "unload"]
+Stage = Literal[
+    "collect", "train", "register", "load", "prove", "evaluate", "gate", "route", "drain", "unload", "prune"
+]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 """In their order."""
-_OWN_SPANS: Final = ("collect", "train", "register", "gate")
+_OWN_SPANS: Final = ("collect", "train", "register", "gate", "prune")
 """Stages in which the trainer works, or which write spans of their own; in the others it waits for the engine."""
 
 

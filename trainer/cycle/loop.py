@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from collector.errors import EngineError
 from collector.records import Span
@@ -69,7 +69,7 @@ class TrainLoop:
         self._stop = stop
         self._shown = shown
         self._watch = watch
-        self._idle_from: datetime | None = None
+        self._idle: tuple[Literal["wait", "idle_scheduled"], datetime] | None = None
         self._told: tuple[datetime | None, str] | None = None
         self._upkeep = (Restoring(setting), Rollbacks(setting))
         self._watched_at = -float("inf")
@@ -90,7 +90,7 @@ class TrainLoop:
             self._end_idle()
             self._cycle(found.reason)
         else:
-            self._idle_from = self._idle_from or _now()
+            self._stand(found)
             if self._told != (told := (found.at, found.reason)):
                 self._shown.waiting(found)
                 self._told = told
@@ -123,11 +123,19 @@ class TrainLoop:
             self._told = None
             self._shown.cycle(outcome)
 
+    def _stand(self, due: Due) -> None:
+        """Nothing is done now: until a time that the schedule sets, which is no stall, or for want of feedback."""
+        kind = "wait" if due.at is None else "idle_scheduled"
+        if self._idle is None or self._idle[0] != kind:
+            self._end_idle()
+            self._idle = (kind, _now())
+
     def _end_idle(self) -> None:
-        """Writes the time that the schedule left idle, which is no stall."""
-        if self._idle_from is not None:
-            self._setting.write(Span(role="trainer", kind="idle_scheduled", from_=self._idle_from, to=_now()))
-            self._idle_from = None
+        """Writes how long nothing was done."""
+        if self._idle is not None:
+            kind, begun = self._idle
+            self._setting.write(Span(role="trainer", kind=kind, from_=begun, to=_now()))
+            self._idle = None
 
 
 def _now() -> datetime:

@@ -12,7 +12,7 @@ import msgspec
 
 from checks.config import ChecksConfig
 from collector.errors import EngineError
-from collector.records import Record, Version
+from collector.records import Event, Record, Version
 from collector.rendering.renderer import Renderer
 from collector.store.adapter_names import engine_name
 from collector.store.reader import Reader
@@ -23,6 +23,7 @@ from trainer.batch.funnel_text import funnel_lines
 from trainer.batch.work import AdapterWork, work_report
 from trainer.config import TrainerConfig
 from trainer.cycle.contexts import recent_contexts
+from trainer.cycle.engine_facts import EngineFacts, ask_engines
 from trainer.cycle.gate_findings import gate_findings
 from trainer.cycle.ports import Collected, Contexts, Evaluated, Held, Judged, LoadedOn, Made, Proved, UnloadedFrom
 from trainer.cycle.served_base import refuse_other_base
@@ -31,11 +32,13 @@ from trainer.gate.decide import decide
 from trainer.gate.report import Trial
 from trainer.gate.text import report_lines
 from trainer.gate.trials import Exam, Trials
+from trainer.precision import precision_warning
 from trainer.publish.judgement import Verdict
 from trainer.publish.publisher import Publisher, PublishError
 
 if TYPE_CHECKING:
     from trainer.cycle.model_side import ModelSide
+    from trainer.cycle.orders import Orders
 
 
 class Engines(NamedTuple):
@@ -61,9 +64,11 @@ class RealParts:
         check: Callable[[], None] = lambda: None,
         tell: Callable[[Sequence[str]], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
+        orders: "Orders | None" = None,
     ) -> None:
         """`base_model` is the name that the collector records; `check` raises where the process was told to stop, and
-        `tell` is given what an adapter can be trained on, line by line, and `say` what was not observed."""
+        `tell` is given what an adapter can be trained on, line by line, and `say` what was not observed. `orders` go
+        to the other processes where the model is cut over several."""
         self._store = store
         self._config = config
         self._model = model
@@ -73,14 +78,20 @@ class RealParts:
         self._check = check
         self._tell = tell
         self._say = say
+        self._orders = orders
         self._checks = checks
         self._publisher = Publisher(engines.urls, config.publish, engines.admin_key)
         self._proofs: dict[str, Verdict] = {}
         self._model_loaded: ModelSide | None = None
+        self._facts: tuple[EngineFacts, ...] = ()
+        self._warned: str | None = None
 
     def base_model(self) -> str:
         """The name, once every worker is seen to serve the same model."""
-        refuse_other_base(self._engines.urls, self._engines.admin_key, self._model)
+        urls, admin_key = self._engines
+        refuse_other_base(urls, admin_key, self._model)
+        self._facts = ask_engines(urls, admin_key, self._model)
+        self._warn_of_precision()
         return self._base_model
 
     def collect(
@@ -102,8 +113,9 @@ class RealParts:
 
     def train(self, work: Mapping[str, Collected], parents: Mapping[str, Version]) -> Mapping[str, Made | str]:
         """One multi-LoRA step after another over the batches of all."""
+        engines = {"engine": "; ".join(dict.fromkeys(each.text for each in self._facts))}
         return self._model_side.train(
-            {name: _work(each) for name, each in work.items()}, parents, self._write, self._check
+            {name: _work(each) for name, each in work.items()}, parents, engines, self._write, self._check
         )
 
     def held(self) -> Held:
@@ -177,6 +189,17 @@ class RealParts:
         left = "".join(f"; left behind on {worker}: {why}" for worker, why in unloaded.left_behind.items())
         return UnloadedFrom(not unloaded.left_behind, f"from {len(unloaded.workers)} workers{left}")
 
+    def _warn_of_precision(self) -> None:
+        """Says where pi_old and mu cannot agree; once, and again where an engine was started with another precision."""
+        trainer = self._config.dtype
+        served = self._config.training.published_dtype or trainer
+        warnings = [precision_warning(trainer, each.dtype, served) for each in self._facts]
+        warning = next((each for each in warnings if each is not None), None)
+        if warning is not None and warning != self._warned:
+            self._say(warning)
+            self._write(Event(at=datetime.now(UTC), kind="precision", severity="warn", actor="trainer", text=warning))
+        self._warned = warning
+
     def _once_live(self, adapter: str) -> set[int]:
         """Versions that users saw."""
         versions = read_registry(self._store).versions
@@ -186,8 +209,11 @@ class RealParts:
     def _model_side(self) -> "ModelSide":
         if self._model_loaded is None:
             from trainer.cycle.model_side import ModelSide
+            from trainer.cycle.orders import Orders
+            from trainer.ranks import Ranks
 
-            self._model_loaded = ModelSide(self._store, self._config, self._model)
+            orders = self._orders or Orders(Ranks())
+            self._model_loaded = ModelSide(self._store, self._config, self._model, orders)
         return self._model_loaded
 
     def _baseline(self, parent: Version) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from collector.errors import UserError
+from collector.records import Adapter
 from collector.store.registry import Registry
 from collector.store.registry_rows import RegistrySnapshot
 from trainer.adapter_config import AdapterConfig
@@ -22,11 +23,17 @@ def refuse_mismatch(
                 f"[trainer.adapters.{known.adapter}] tenant is {tenant!r}, but it is registered as {known.tenant!r}'s; "
                 "an adapter keeps its tenant: choose another name for the new one"
             )
-        if base_model is not None and known.base_model != base_model:
-            raise UserError(
-                f"adapter {known.adapter} is registered on the base model {known.base_model!r}, but the engine serves "
-                f"{base_model!r}; start the engine with that model, or choose another name for a new adapter"
-            )
+        if base_model is not None:
+            refuse_other_base_model(known, base_model)
+
+
+def refuse_other_base_model(adapter: Adapter, base_model: str) -> None:
+    """Refuses an adapter of another base model than the one that is served."""
+    if adapter.base_model != base_model:
+        raise UserError(
+            f"adapter {adapter.adapter} is registered on the base model {adapter.base_model!r}, but the engine serves "
+            f"{base_model!r}; start the engine with that model, or choose another name for a new adapter"
+        )
 
 
 def register_missing(

@@ -101,7 +101,12 @@ class DataRoutes:
         """The settings, and how busy the engine is."""
         state = {"weight_version": self._engine.scheduler.weight_version, **self._load_json()}
         settings = msgspec.to_builtins(self._engine.settings)
-        found = {"max_context": self._engine.max_context, "kv_tokens": self._engine.scheduler.kv_tokens}
+        dtype = str(self._engine.model.network.dtype).removeprefix("torch.")
+        found = {
+            "dtype": dtype,
+            "max_context": self._engine.max_context,
+            "kv_tokens": self._engine.scheduler.kv_tokens,
+        }
         return JSONResponse({**settings, **found, "engine": "roundhouse", "internal_states": [state]})
 
     async def loads(self, _: Request) -> Response:

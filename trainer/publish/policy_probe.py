@@ -14,7 +14,7 @@ from trainer.lora import Pair, TrainedAdapter
 from trainer.packing import pack
 from trainer.policy import Policy
 from trainer.publish.judgement import Hypothesis
-from trainer.publish.probe import Given, Predictions, Probe, choose, windows
+from trainer.publish.probe import Given, Predictions, Predictor, Probe, choose, windows
 from trainer.rows import SampledRun, TrainingRow
 
 BATCH_TOKENS = 2048
@@ -25,6 +25,7 @@ class PolicyPredictor:
     """Predicts under the adapters given, which must hold what the engine loads, and not finer masters."""
 
     def __init__(self, policy: Policy, new: TrainedAdapter, previous: TrainedAdapter | None) -> None:
+        """`previous` is None where the base model was served before."""
         self._policy = policy
         self._adapters = {"new": new} if previous is None else {"new": new, "previous": previous}
         self._hypotheses: list[Hypothesis] = ["new", "base"] if previous is None else ["new", "previous", "base"]
@@ -43,17 +44,14 @@ class PolicyPredictor:
 
 
 def make_probe(
-    policy: Policy,
+    predictor: Predictor,
     contexts: Sequence[Sequence[int]],
-    new: TrainedAdapter,
-    previous: TrainedAdapter | None,
     *,
     tokens: int,
     passages: int = 3,
     window_tokens: int = 32,
 ) -> Probe:
-    """Chooses what to ask. `previous` is None where the base model was served before."""
-    predictor = PolicyPredictor(policy, new, previous)
+    """Chooses what to ask of stored contexts."""
     stretches = windows(contexts, length=window_tokens)
     predictions = predictor.predict([Given(ids, 1, 1.0) for ids in stretches])
     return Probe(choose(stretches, predictions, tokens=tokens, passages=passages), predictor)

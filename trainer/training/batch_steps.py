@@ -168,6 +168,7 @@ class BatchSteps:
             {name: each.run.config.objective for name, each in taken.items()},
             ranks=self._ranks,
             checkpointing=self._config.checkpointing,
+            mode=self._config.backward_mode,
         )
         for name, step in done.adapters.items():
             if step.update.applied:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainer.adapter_optimizer import AdapterOptimizer, Updated
+from trainer.config import BackwardMode
 from trainer.lora import TrainedAdapter
 from trainer.objective import TokenTerms, weighted_losses
 from trainer.objective_config import ObjectiveConfig
@@ -66,11 +67,13 @@ def take_update(
     *,
     ranks: Ranks = Ranks(),  # noqa: B008  a tuple
     checkpointing: bool = False,
+    mode: BackwardMode = "packed",
 ) -> BatchUpdate:
     """One gradient of the objective over the whole batch, and one optimizer step of every adapter that has rows.
 
     Losses are divided by the adapter's trained tokens of the whole batch, so that the cut into microbatches changes
     nothing. An adapter whose gradient is not finite is left as it was; the others are not touched by it.
+    `checkpointing` and `mode` are the policy's, for the count of what is computed twice.
     """
     adapters = {name: optimizers[name].adapter for name in batch.counts}
     shape = PassShape.of(policy.network)
@@ -80,7 +83,7 @@ def take_update(
         if part.counted:
             flops = (0.0, 0.0)
             if shape is not None:
-                again = recomputation_flops(shape, part.packed, adapters, checkpointing=checkpointing)
+                again = recomputation_flops(shape, part.packed, adapters, checkpointing=checkpointing, mode=mode)
                 flops = training_flops(shape, part.packed, adapters), again
             mine.append(_Pass(numbers, *flops))
     ranks.sum_gradients(adapters.values())

@@ -1,4 +1,4 @@
-"""The trainer's `span` records of a cycle: one step after another without a gap, and the wait that came before."""
+"""The trainer's `step` spans of a cycle, one after another without a gap; `trainer/cycle/loop.py` writes its waits."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,10 +13,6 @@ class Spans:
         self._write = write
         self._from = begun
         self._open: tuple[datetime, Sequence[str]] | None = None
-
-    def waited(self, begun: datetime, ended: datetime) -> None:
-        """The trainer stood still for want of rollouts."""
-        self._write(Span(role="trainer", kind="wait", from_=begun, to=ended))
 
     def step(self, adapters: Sequence[str], ended: datetime) -> None:
         """A step of some adapters has ended."""

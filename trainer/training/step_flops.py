@@ -6,16 +6,19 @@ there is a loss, 4 per parameter. Norms, softmax, rotation and activation functi
 one row is `trainer.plan.flops`.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from transformers import PreTrainedModel
 
+from trainer.config import BackwardMode
 from trainer.linear_modules import linear_modules
 from trainer.lora import TrainedAdapter
 from trainer.packing import AdapterSlice, Packed
 from trainer.plan.flops import attention_flops_per_pair, causal_pairs, forward_flops, lora_training_flops
 from trainer.plan.model_shape import shape_of
+from trainer.prefix_nodes import prefix_nodes
 
 
 class PassShape(NamedTuple):
@@ -74,11 +77,41 @@ def scoring_flops(shape: PassShape, packed: Packed, adapters: Mapping[str, Train
 
 
 def recomputation_flops(
-    shape: PassShape, packed: Packed, adapters: Mapping[str, TrainedAdapter], *, checkpointing: bool
+    shape: PassShape,
+    packed: Packed,
+    adapters: Mapping[str, TrainedAdapter],
+    *,
+    checkpointing: bool,
+    mode: BackwardMode = "packed",
 ) -> float:
-    """What the backward pass computes again: the logits always, the body where only layer inputs are kept."""
+    """What the backward pass computes again: the logits always, the body where only layer inputs are kept.
+
+    Depth first, attention to ancestors is computed again as well: their joined keys are not kept, nor when a layer that
+    is itself computed again attends to them.
+    """
     body = _body_forward(shape, packed, adapters) if checkpointing else 0.0
+    if mode == "depth_first":
+        pair = attention_flops_per_pair(layers=shape.layers, attention_width=shape.attention_width)
+        body += pair * _rejoined_pairs(packed)
     return body + 2 * shape.head_parameters * len(packed.targets_N)
+
+
+def _rejoined_pairs(packed: Packed) -> int:
+    """Query-key pairs of the nodes that follow another one and have a gradient: a loss in them or behind them."""
+    nodes = prefix_nodes(packed)
+    starts = [node.start for node in nodes]
+    past = [0] * len(nodes)
+    for index, node in enumerate(nodes):
+        if node.parent is not None:
+            past[index] = past[node.parent] + nodes[node.parent].end - nodes[node.parent].start
+    needed: set[int] = set()
+    for token in cast("list[int]", packed.predicting_N.tolist()):
+        index: int | None = bisect_right(starts, token) - 1
+        while index is not None and index not in needed:
+            needed.add(index)
+            index = nodes[index].parent
+    chosen = [(node.end - node.start, past[index]) for index, node in enumerate(nodes) if index in needed]
+    return sum(tokens * before + causal_pairs(tokens) for tokens, before in chosen if before)
 
 
 def _body_forward(shape: PassShape, packed: Packed, adapters: Mapping[str, TrainedAdapter]) -> float:

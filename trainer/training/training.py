@@ -73,22 +73,13 @@ class Training:
         self.left_out: dict[str, str] = {}
         """Adapter to why the last cycle made no checkpoint of it."""
 
-    def train(
-        self,
-        work: Mapping[str, Work],
-        parents: Mapping[str, Version],
-        *,
-        waited: tuple[datetime, datetime] | None = None,
-    ) -> dict[str, Trained]:
+    def train(self, work: Mapping[str, Work], parents: Mapping[str, Version]) -> dict[str, Trained]:
         """Trains every adapter that has batches, from its parent version on.
 
-        `waited` is when the trainer had nothing to do for want of rollouts. An adapter that fails is named in
-        `left_out` and in an event, and the others go on without it.
+        An adapter that fails is named in `left_out` and in an event, and the others go on without it.
         """
         self.left_out = {}
         spans = Spans(self._write, _now())
-        if waited is not None:
-            spans.waited(*waited)
         busy = {name: each for name, each in work.items() if each.batches}
         self._progress(Progress("resuming", 0, _most(busy), tuple(busy)))
         versions = read_registry(self._store).versions
@@ -107,7 +98,7 @@ class Training:
             self._policy,
             self._config,
             PublishedWeights(self._policy.network, self._store, versions),
-            WrittenBefore(self._store, turns) if self._ranks.is_writer and turns else None,
+            self._written_before(turns),
             self._write,
             self._peak_flops(),
             self._ranks,
@@ -122,6 +113,19 @@ class Training:
             for name in [name for name, run in runs.items() if index + 1 == len(run.work.batches)]:
                 self._progress(Progress("saving", index + 1, batches, (name,)))
                 self._finish(runs.pop(name), found)
+        return found
+
+    def _written_before(self, turns: set[str]) -> WrittenBefore | None:
+        """What the writer finds in the store; where it cannot be read, no rank goes on."""
+        found, refusal = None, None
+        if self._ranks.is_writer and turns:
+            try:
+                found = WrittenBefore(self._store, turns)
+            except UserError as error:
+                refusal = str(error)
+        [refusal] = self._ranks.collect([refusal] if self._ranks.is_writer else [])
+        if refusal is not None:
+            raise UserError(refusal)
         return found
 
     def _take(self, steps: BatchSteps, runs: dict[str, AdapterRun], given: Mapping[str, Batch], spans: Spans) -> Made:

@@ -130,6 +130,38 @@ def test_evaluations_of_versions_are_a_signal_without_any_steps() -> None:
     assert first <= 220 <= last
 
 
+def scored_at(updates: int, onset: int, *, stood_at: int) -> pl.DataFrame:
+    """A turn for each update, whose w scatters ten times as far from `onset` on; scored at the update + `stood_at`."""
+    rng = np.random.default_rng(7)
+    mu = rng.normal(-1.5, 0.3, (updates, 24)).clip(max=-0.1)
+    spread = np.where(np.arange(1, updates + 1) >= onset, 0.3, 0.03)[:, None]
+    return pl.DataFrame(
+        {
+            "session_id": [f"s{update}" for update in range(1, updates + 1)],
+            "adapter": ["a"] * updates,
+            "prompt_ids": [[1]] * updates,
+            "completion_ids": [list(range(24))] * updates,
+            "sampled_logprobs": mu.tolist(),
+            "trainer_logprobs": (mu + spread * rng.normal(size=mu.shape)).tolist(),
+            "temperature": [1.0] * updates,
+            "trainer_step": [update + stood_at for update in range(1, updates + 1)],
+        }
+    )
+
+
+def test_w_and_gradient_norm_that_move_in_one_update_are_a_tie() -> None:
+    steps = incident(Move("grad_norm", 300, 12, 1), adapter="a").select("step", "adapter", "grad_norm")
+    # Our own trainer scores at the step that the weights stood at, and counts the step it makes of that from 1.
+    versions = pl.DataFrame({"adapter": ["a"], "version": [0], "optimizer_step": [0]})
+    ours = found(steps, turns=scored_at(360, 300, stood_at=-1), versions=versions)
+    # Others give both one number.
+    others = found(steps, turns=scored_at(360, 300, stood_at=0))
+    for finding in (ours, others):
+        assert [(each.detail["signal"], each.step) for each in finding.evidence] == [("max_w", 300), ("grad_norm", 300)]
+        assert all(each.detail["tie"] for each in finding.evidence)
+        assert finding.summary.startswith("max_w @300 = grad_norm +0; ")
+
+
 def test_a_run_begun_again_moves_in_another_order_by_the_clock() -> None:
     steps = incident(Move("staleness", 300, 12, 1), Move("max_w", 310, 12, 1))
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from collector.engine.client import EngineClient
 from collector.records import Event, Turn
 from collector.store.registry import Registry
 from collector.store.registry_rows import read_audit, read_registry
@@ -268,18 +268,26 @@ def engine_with(*names: str) -> Generator[str]:
         thread.join(10)
 
 
-@pytest.mark.skipif(
-    not hasattr(EngineClient, "loaded_adapters"), reason="the engine's client cannot list the loaded adapters yet"
-)
-def test_a_version_that_is_loaded_and_proved_is_promoted(store: Path, capsys: Captured) -> None:
+def test_a_version_that_is_loaded_and_proved_is_promoted_without_torch(
+    store: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["promote", "bot", "2", "--store", str(store), "--reason", "so", "--yes"]
-    with engine_with("bot@1") as url:
-        assert f"bot@2 is not loaded by {url}; " in refused([*words, "--engine", url], capsys)
+    monkeypatch.setitem(sys.modules, "trainer.cycle.model_side", None)
     with engine_with("bot@1", "bot@2") as url:
-        assert "never proved" in refused([*words, "--engine", url], capsys)
         with Writer(store, "trainer") as writer:
             proof = {"verdict": "proved", "worker": url}
             writer.append(Event(at=datetime.now(UTC), kind="proof", adapter="bot", version=2, detail=dict(proof)))
         assert main(["adapters", *words, "--engine", url]) == 0
     assert capsys.readouterr().out.startswith("bot: live is 2, was 1")
     assert [(route.version, route.weight) for route in read_registry(store).routes] == [(2, 1.0)]
+
+
+def test_nothing_changes_where_no_engine_answers(store: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = ["promote", "bot", "2", "--store", str(store), "--reason", "so", "--yes"]
+    said = refused([*words, "--engine", "http://127.0.0.1:9"], capsys)
+    assert "http://127.0.0.1:9 cannot be reached" in said
+    assert said.endswith("; nothing is changed\n")
+    config = tmp_path / "r.toml"
+    config.write_text('[trainer]\nengines = ["http://127.0.0.1:9"]\n')
+    assert refused([*words, "--config", str(config)], capsys) == said
+    assert read_registry(store).versions[2].state == "canary"

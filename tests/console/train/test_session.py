@@ -69,6 +69,10 @@ def test_two_cycles_from_captured_turns_to_a_served_version(
     assert gate is not None
     assert gate["verdict"] == "pass"
 
+    with Reader(store).snapshot(["runs"]) as snapshot:
+        [run] = snapshot.arrow("runs").to_pylist()
+    assert json.loads(run["versions"])["engine"] == "roundhouse, float32"
+
     assert main([*words, "--plain"]) == 0
     assert "bot: nothing new" in capfd.readouterr().out
 

@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.trainer.cycle.scripted import Site, cycle_events, feedback, rows
 from trainer.cycle.loop import INTERRUPTED, Stopped, TrainLoop, Watch, run_once
 from trainer.cycle.outcome import CycleOutcome
-from trainer.cycle.schedule import Due, Schedule
+from trainer.cycle.schedule import Due, IdleWindow, Schedule
 
 QUIET = Watch(lambda: None, interval_s=60.0)
 HOURLY = Schedule(every=timedelta(hours=1))
@@ -83,6 +83,26 @@ def test_feedback_starts_a_cycle(tmp_path: Path):
         _, told = loop(site, Schedule(min_feedback=2), post)
         assert told.dues[0].reason == "0 of 2 feedback records are in"
         assert [each.started_by for each in told.outcomes] == ["2 feedback records are new, 2 are enough"]
+    # No time is set: the trainer waited for its users, before the cycle and after it until it was stopped.
+    assert [span["kind"] for span in rows(tmp_path, "spans")] == ["wait"]
+
+
+def test_waiting_for_feedback_is_stall_and_waiting_for_a_window_is_not(tmp_path: Path):
+    now = datetime.now().astimezone()
+    later = IdleWindow(*((now + timedelta(hours=hours)).time().replace(microsecond=0) for hours in (2, 3)))
+
+    def post(told: Told) -> None:
+        if len(told.dues) == 2:
+            told.stop.set()
+        else:
+            site.writer.append(feedback("acme", "a")[0]).result(10)
+
+    with Site(tmp_path, {"bot": "acme"}) as site:
+        _, told = loop(site, Schedule(min_feedback=1, windows=(later,)), post)
+    assert [due.at is None for due in told.dues] == [True, False]
+    spans = rows(tmp_path, "spans")
+    assert [span["kind"] for span in spans] == ["wait", "idle_scheduled"]
+    assert spans[0]["to"] <= spans[1]["from"]
 
 
 def test_an_unreachable_engine_is_waited_for_and_that_is_a_wait(tmp_path: Path):

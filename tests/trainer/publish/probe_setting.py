@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from trainer.lora import TrainedAdapter
 from trainer.policy import Policy
-from trainer.publish.policy_probe import make_probe, read_published
+from trainer.publish.policy_probe import PolicyPredictor, make_probe, read_published
 from trainer.publish.probe import Probe
 from trainer.publish_config import PublishConfig
 from trainer.tiny_model import VOCAB_SIZE, write_tiny_adapter, write_tiny_model
@@ -30,7 +30,9 @@ class Setting(NamedTuple):
 
     def probe(self, new: int, previous: int | None) -> Probe:
         before = None if previous is None else self.adapter(previous)
-        return make_probe(self.policy, contexts(), self.adapter(new), before, tokens=CONFIG.probe_tokens)
+        return make_probe(
+            PolicyPredictor(self.policy, self.adapter(new), before), contexts(), tokens=CONFIG.probe_tokens
+        )
 
 
 def contexts(count: int = 4, length: int = 80) -> list[Sequence[int]]:

@@ -82,7 +82,7 @@ def test_many_sequences_are_predicted_in_several_passes(setting: Setting) -> Non
 
 
 def test_a_probe_has_the_tokens_asked_for(setting: Setting) -> None:
-    probe = make_probe(setting.policy, contexts(), setting.adapter(1), None, tokens=18)
+    probe = make_probe(PolicyPredictor(setting.policy, setting.adapter(1), None), contexts(), tokens=18)
     assert isinstance(probe, Probe)
     assert probe.tokens == 18
     assert not probe.has_previous

@@ -167,7 +167,6 @@ class Loop:
         work: dict[str, FakeWork],
         *,
         parents: dict[str, int] | None = None,
-        waited: tuple[datetime, datetime] | None = None,
         **training: Any,
     ) -> tuple[dict[str, Trained], Training]:
         """One cycle, its records in the store and in `records`."""
@@ -179,7 +178,7 @@ class Loop:
 
             made = Training(self.policy, self.config(**training), self.store, write)
             versions = {name: self.version(name, (parents or {}).get(name, 0)) for name in work}
-            return made.train(work, versions, waited=waited), made
+            return made.train(work, versions), made
 
     def version(self, name: str, number: int) -> Version:
         """As registered."""

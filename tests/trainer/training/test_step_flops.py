@@ -29,6 +29,10 @@ PER_RANK = 2 * (32 + 32 + 40)
 
 @pytest.fixture(scope="module")
 def network() -> Any:
+    return new_network()
+
+
+def new_network() -> Any:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": INNER, "num_hidden_layers": LAYERS}
@@ -111,6 +115,54 @@ def test_torch_counts_the_same_but_for_what_is_masked_computed_again_and_never_n
     unneeded += (25 + 10 + 16) * 2 * 16
     # torch's math attention computes the products of the backward pass over all keys as well.
     assert counted == training_flops(shape, packed(), made) + logits_again + 3 * masked - unneeded
+
+
+# Depth first: 3 tokens and, after them, twice 2 of a; 4 of b. The twice 2 see 2 x 3 past and 1 + 2 pairs each.
+REJOINED = 2 * 9
+NODE_KEYS = 3 * 3 + 2 * (2 * 5) + 4 * 4
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_depth_first_computes_attention_to_ancestors_again(network: Any, checkpointing: bool) -> None:
+    shape = PassShape.of(network)
+    assert shape is not None
+    packed_again, again = (
+        recomputation_flops(shape, packed(), adapters(network), checkpointing=checkpointing, mode=mode)
+        for mode in ("packed", "depth_first")
+    )
+    assert again - packed_again == REJOINED * 4 * 16 * 2
+    # A node that nothing is learned behind goes not backward: row two, without its last tokens' loss.
+    rows = [row("a", [1, 2, 3, 4, 5], 3), row("a", [1, 2, 3, 6, 7], 3)]
+    rows[1] = rows[1]._replace(runs=(rows[1].runs[0]._replace(end=4, logprobs=rows[1].runs[0].logprobs[:1]),))
+    fewer = recomputation_flops(shape, pack(rows), adapters(network), checkpointing=False, mode="depth_first")
+    assert fewer == 9 * 4 * 16 * 2 + 3 * 2 * HEAD
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_torch_counts_the_same_depth_first(checkpointing: bool) -> None:
+    network = new_network()
+    policy, made = Policy(network, mode="depth_first", checkpointing=checkpointing), adapters(network)
+    with torch.no_grad():
+        for each in made.values():
+            for pair in each.pairs.values():
+                pair.up_O_R.fill_(0.01)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as training:
+        policy.backward(packed(), made, lambda scored, _: scored.logprobs_N.sum())
+    shape = PassShape.of(network)
+    assert shape is not None
+    masked, masked_again = (NODE_KEYS - PAIRS) * 4 * 16 * 2, (2 * 10 - REJOINED) * 4 * 16 * 2
+    again = recomputation_flops(shape, packed(), made, checkpointing=checkpointing, mode="depth_first")
+    masked_again += masked if checkpointing else 0
+    # As above: nothing asks for the gradients of the first layer's input and keys.
+    unneeded = 11 * 2 * 3 * 16 * 16 + sum(tokens * 2 * 2 * 16 * RANK[name] for name, tokens in (("a", 7), ("b", 4)))
+    unneeded += NODE_KEYS * 2 * 16
+    # What is computed again stops at the last product whose result no gradient needs: in plain attention, not in the
+    # fused one, that of the values; in a whole layer, that of the last module's B.
+    stopped = 2 * 10 * 2 * 16 * 2
+    if checkpointing:
+        stopped += sum(tokens * 2 * 16 * RANK[name] * 2 for name, tokens in (("a", 7), ("b", 4)))
+    expected = training_flops(shape, packed(), made) + again + 3 * masked + masked_again - unneeded - stopped
+    assert training.get_total_flops() == expected
 
 
 def test_experts_are_counted_by_the_plan() -> None:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +69,7 @@ def test_the_step_records_are_what_the_checks_recompute_from_the_scores(model: P
     one_pass(log, select_checks(["importance-weight", "staleness", "entropy"]), measures, kinds, lambda _: None)
     told = token_signals(*(measures[name].frame() for name in kinds), versions).filter(adapter="a")
     steps = log.table("steps").sort("step")
-    # A score says the step that its weights stood at, a step record the step that was made from there.
-    assert told["step"].to_list() == [step - 1 for step in steps["step"]] == [0, 1, 2, 3]
+    assert told["step"].to_list() == steps["step"].to_list() == [1, 2, 3, 4]
     for name in ("max_w", "min_w", "kl_mu_old", "ess", "staleness_mean", "entropy"):
         assert told[name].to_list() == pytest.approx(steps[name].to_list(), rel=1e-6, abs=1e-9), name
     assert steps["staleness_mean"].to_list() == [0, 1, 0, 1]
@@ -92,16 +90,15 @@ def test_the_checks_see_every_signal_and_tell_drift_from_the_engine(model: Path,
     assert all("the engine agrees" in (each.text or "") for each in found["importance-weight"].evidence)
 
 
-def test_the_trainer_stands_still_while_it_waits_and_between_cycles_only(model: Path, tmp_path: Path) -> None:
+def test_the_trainer_stands_still_between_cycles_only(model: Path, tmp_path: Path) -> None:
     loop = Loop(model, tmp_path / "store")
     loop.train(work_of("a", loop.batch("a", 1), loop.batch("a", 2)))
     between = loop.of(Span)[-1].to
-    work = work_of("a", loop.batch("a", 3))
-    loop.train(work, waited=(between, datetime.now(UTC)))
+    loop.train(work_of("a", loop.batch("a", 3)))
     spans = loop.of(Span)
-    assert [span.kind for span in spans] == ["step", "step", "wait", "step"]
+    assert [span.kind for span in spans] == ["step", "step", "step"]
     finding = run(open_log(loop.store), checks=select_checks(["stall-time"])).findings[0]
-    assert finding.metrics["stall_trainer_s"] == pytest.approx((spans[3].from_ - between).total_seconds(), abs=1e-5)
+    assert finding.metrics["stall_trainer_s"] == pytest.approx((spans[2].from_ - between).total_seconds(), abs=1e-5)
 
 
 def test_pi_gen_is_mu_where_the_engine_is_right_and_drift_is_told_from_it(model: Path, tmp_path: Path) -> None:

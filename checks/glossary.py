@@ -18,6 +18,7 @@ KINDS: dict[str, dict[str, str]] = {
         "stale": "they disagree on tokens of older versions, and the more the older",
         "unscaled_temperature": "the engine's log-probabilities are those before the temperature was applied",
         "base_model_served": "the sampled tokens fit the base model, not the adapter",
+        "zero_padded": "a log-probability of exactly 0 for a token that was not certain: filled in, not sampled",
         "not_finite": "a log-probability is NaN or infinite",
     },
     "staleness": {

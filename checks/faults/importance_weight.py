@@ -18,6 +18,7 @@ _NEXT = {
     "stale": "staleness: how many steps lie between sampling and training",
     "unscaled_temperature": "the engine's log-probability mode, and the temperature the trainer scores at",
     "base_model_served": "whether the adapter is loaded and named in each request (served-adapter)",
+    "zero_padded": "the code that fills in log-probabilities: a missing one is missing, not 0",
     "not_finite": "entropy and length-mismatch, then the source of the log-probabilities that are no finite number",
 }
 
@@ -47,11 +48,13 @@ def importance_weight(
     less that of the version that sampled the token. The status is that of the worst number of the worst lag with
     16 tokens or more, or of all tokens together; single turns of 16 tokens or more that are beyond a failure limit
     while their lag is not make it a warning. A turn with lists of unequal length has no ratio: it is left out and
-    counted. A log-probability that is no finite number (null too) fails as not_finite. Without tokens, the numbers
-    that a trainer logged per step are graded instead.
+    counted. A log-probability that is no finite number (null too) fails as not_finite. One that is exactly 0 (mu = 1)
+    at lag 0 where log w < -2 fails as zero_padded, however few there are: no rounding makes a doubtful token certain.
+    Without tokens, the numbers that a trainer logged per step are graded instead.
     Kinds: mismatch_at_equal_version (lag 0, or the same version's own scores differ from mu), stale (a larger lag,
     and lag 0 is good or not there), unscaled_temperature (one side's logits were not divided by T: stated as raw, or
-    the odds of likely tokens fit that; w keeps the logged numbers), base_model_served (mu is the base model's).
+    the odds of likely tokens fit that; w keeps the logged numbers), base_model_served (mu is the base model's),
+    zero_padded (a 0 was filled in).
     Units: value is mean |log w| in nats over all tokens; KL in nats; shares and ESS from 0 to 1.
     Reads: turns(completion_ids, sampled_logprobs, loss_mask, adapter, adapter_version, weight_versions, temperature,
     top_p, logprob_mode), scores(trainer_step, trainer_version, trainer_logprobs, sampling_version_logprobs,
@@ -182,6 +185,8 @@ def _by_lag(cells: pl.DataFrame, limits: WeightLimits) -> pl.DataFrame:
     for sums in _totals(cells, ("adapter", "lag")).sort("adapter", "lag", nulls_last=True).iter_rows(named=True):
         numbers = weight_numbers(sums)
         status, beyond = graded(numbers, limits)
+        if sums["lag"] == 0 and sums["padded"]:
+            status, beyond = "fail", (f"mu is exactly 1 at {sums['padded']} tokens that the trainer doubts", *beyond)
         low, high = interval(sums)
         rows.append(
             {"adapter": sums["adapter"], "lag": sums["lag"], "n": sums["n"], "turns": sums["turns"]}

@@ -8,9 +8,9 @@ import polars as pl
 from checks.measures.scored_tokens import ScoredTokens
 from checks.ragged import Array
 
-SUMS = ("n", "sum_d", "sum_abs", "sum_sq", "sum_w", "sum_w2", "sum_k3", "confident", "min_d", "max_d")
+SUMS = ("n", "sum_d", "sum_abs", "sum_sq", "sum_w", "sum_w2", "sum_k3", "confident", "padded", "min_d", "max_d")
 """What `piece_sums` gives of d = log w: count, sums of d, |d|, d^2, w, w^2 and w - 1 - d, confident
-disagreements (mu >= 0.5 and log w < -2), least and greatest d."""
+disagreements (mu >= 0.5 and log w < -2), those of them whose mu is exactly 1, least and greatest d."""
 HISTOGRAM_BINS = 42
 """Bins of 0.05 from -1.05 to 1.05; the first and the last hold what lies beyond too."""
 BIN_WIDTH = 0.05
@@ -25,7 +25,8 @@ def piece_sums(tokens: ScoredTokens, start: Array) -> dict[str, Array]:
     ends = np.append(start[1:], total)
     sums: dict[str, Array] = {name: np.zeros(len(start)) for name in SUMS}
     sums["n"] = ends - start
-    sums["confident"] = np.zeros(len(start), dtype=np.int64)
+    for name in ("confident", "padded"):
+        sums[name] = np.zeros(len(start), dtype=np.int64)
     first = 0
     while first < len(start):
         last = max(first + 1, int(np.searchsorted(ends, start[first] + _BLOCK, side="right")))
@@ -46,6 +47,7 @@ def _block_sums(sums: dict[str, Array], at: slice, d: Array, mu: Array, begin: A
         sums["sum_sq"][at] = np.add.reduceat(room, begin)
         if sums["min_d"][at].min() < -2.0:
             sums["confident"][at] = np.add.reduceat((d < -2.0) & (mu >= _HALF), begin, dtype=np.int64)
+            sums["padded"][at] = np.add.reduceat((d < -2.0) & (mu == 0.0), begin, dtype=np.int64)
         # expm1, because w - 1 - log w of a w near 1 is lost in rounding otherwise
         np.expm1(d, out=room)
         np.subtract(room, d, out=d)

@@ -13,6 +13,8 @@ from checks.measures.weight_causes import CAUSES
 from checks.weights.kinds import GROUP, with_kinds
 from checks.weights.numbers import LEAST_TOKENS, WeightLimits
 
+_PADDED = "mu is exactly 1, and the trainer doubts the token: a 0 that was filled in, not sampled"
+
 
 def turns_at_fault(
     weights: pl.DataFrame, versions: pl.DataFrame, cells: pl.DataFrame, at_fault: pl.DataFrame, limits: WeightLimits
@@ -25,6 +27,7 @@ def turns_at_fault(
     mean, share = pl.col("sum_abs") / pl.col("n"), pl.col("confident") / pl.col("n")
     beyond = (mean > limits.mean_abs[1]) | ((share > limits.confident[1]) & (pl.col("confident") >= 2))
     far = (pl.col("log_w").abs() > np.log(2.0)) | (mean > limits.mean_abs[0])
+    padded = ((pl.col("lag") == 0) & (pl.col("mu") == 0.0) & (pl.col("log_w") < -2.0)).fill_null(False)
     found = (
         turns.with_columns(of_base=pl.col("sampling_version") == 0, by_itself=beyond & (pl.col("n") >= LEAST_TOKENS))
         .join(lags, on=["adapter", "lag"], how="left", nulls_equal=True, maintain_order="left")
@@ -32,6 +35,10 @@ def turns_at_fault(
         .with_columns(first=pl.int_range(pl.len()).over("adapter", "lag") == 0)
         .filter(pl.col("by_itself") | (pl.col("in_lag") & (far | pl.col("first"))))
         .unique(["session_id", "turn"], keep="first", maintain_order=True)
+        .with_columns(
+            kind=pl.when(padded).then(pl.lit("zero_padded")).otherwise("kind"),
+            why=pl.when(padded).then(pl.lit(_PADDED)).otherwise("why"),
+        )
     )
     return [_evidence(row) for row in found.iter_rows(named=True)]
 

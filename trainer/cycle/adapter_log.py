@@ -6,14 +6,18 @@ import polars as pl
 
 from checks.log import Batch, Log, Source
 
+WITNESSES = ("proof", "probe")
+"""Kinds of events that say what an engine served under a version's name."""
 _ADDED = ("tenant", "adapter")
 
 
 class AdapterLog:
     """The turns of one tenant that one adapter or the base model sampled, and what is not said to be of another."""
 
-    def __init__(self, log: Log, *, tenant: str, adapter: str) -> None:
+    def __init__(self, log: Log, *, tenant: str, adapter: str, ended: Collection[int] = ()) -> None:
+        """`ended` are the adapter's versions that were rejected or retired: what they served is no witness any more."""
         self._log = log
+        self._ended = list(ended)
         self._tenant = tenant
         self._adapter = adapter
 
@@ -41,11 +45,14 @@ class AdapterLog:
             )
 
     def table(self, name: str) -> pl.DataFrame:
-        """Less the rows that name another adapter."""
+        """Less the rows that name another adapter, and less the proofs of versions that have ended."""
         frame = self._log.table(name)
         if "adapter" not in frame.columns:
             return frame
-        return frame.filter(pl.col("adapter").is_null() | (pl.col("adapter") == self._adapter))
+        own = frame.filter(pl.col("adapter").is_null() | (pl.col("adapter") == self._adapter))
+        if name != "events" or not self._ended:
+            return own
+        return own.filter(~(pl.col("kind").is_in(WITNESSES) & pl.col("version").is_in(self._ended)).fill_null(False))
 
     def source(self) -> Source:
         """Of the whole log."""

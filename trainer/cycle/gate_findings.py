@@ -9,6 +9,7 @@ from checks.finding import Finding
 from checks.readers.store_window import StoreWindow, Window
 from checks.suite import CHECKS, run, select_checks
 from collector.store.reader import Reader
+from collector.store.registry_rows import read_registry
 from trainer.cycle.adapter_log import AdapterLog
 
 LATEST_TURNS = 4096
@@ -18,10 +19,13 @@ LATEST_TURNS = 4096
 def gate_findings(
     store: Path, names: Sequence[str], config: ChecksConfig, *, tenant: str, adapter: str, now: datetime
 ) -> tuple[Finding, ...]:
-    """One finding of each check named."""
+    """One finding of each check named. An engine that served something else than a version which was rejected for it
+    since is no fault of the next one."""
     if not names:
         return ()
+    versions = read_registry(store).versions
+    ended = {each.version for each in versions if each.adapter == adapter and each.state in ("rejected", "retired")}
     window = StoreWindow(store, Window(turns=LATEST_TURNS))
     with Reader(store).snapshot() as snapshot:
-        log = AdapterLog(window.log(snapshot, now), tenant=tenant, adapter=adapter)
+        log = AdapterLog(window.log(snapshot, now), tenant=tenant, adapter=adapter, ended=ended)
         return run(log, checks=select_checks(names), thresholds=own_thresholds(config, CHECKS)).findings

@@ -109,12 +109,17 @@ def _observed(candidate: Trial, others: Sequence[Trial], plans: Plans) -> Criter
             text=f"tasks with samples that were not observed: {shown}",
             next="see why the engine or the verifier failed, then evaluate again",
         )
-    if not any(record.score for trial in trials for record in trial.evals):
+    given = {record.score for trial in trials for record in trial.evals}
+    if len(given) == 1 and given != {1.0}:
+        [score] = given
+        text = (
+            "no reply of any version scores above 0" if not score else f"every reply of every version scores {score:g}"
+        )
         return Criterion(
             name="evaluation",
             status="inconclusive",
-            text="no reply of any version scores above 0",
-            next="give known_good replies, to see that the verifiers live; or easier tasks",
+            text=text,
+            next="give known_good and known_bad replies, to see that the verifiers live; or easier tasks",
         )
     samples = sum(len(trial.evals) for trial in trials)
     return Criterion(name="evaluation", status="pass", text=f"all {samples} samples were observed")

@@ -256,6 +256,26 @@ def test_one_wrong_turn_among_many_right_ones_is_a_warning_and_is_named() -> Non
     assert [(each.turn, each.token_index) for each in found.evidence] == [(400, 30)]
 
 
+def test_one_zero_in_place_of_a_log_probability_fails_and_is_named() -> None:
+    right = [turn([-0.4] * 40, [-0.4] * 40, turn=n, **at_lag(0)) for n in range(1, 400)]
+    padded = turn([-0.4] * 39 + [0.0], [-0.4] * 39 + [-3.0], turn=400, **at_lag(0))
+    found = finding([*right, padded])
+    assert found.metrics["confident_disagreement"] < 1e-4
+    assert found.status == "fail"
+    assert [(each.turn, each.token_index, each.kind) for each in found.evidence] == [(400, 39, "zero_padded")]
+    assert "mu is exactly 1 at 1 tokens" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("mu", "old", "lag"), [(0.0, -1.9, 0), (-1e-7, -3.0, 0), (0.0, -3.0, 2)], ids=["sure too", "not 1", "stale"]
+)
+def test_a_certain_token_is_no_padding_where_the_trainer_or_time_explains_it(mu: float, old: float, lag: int) -> None:
+    right = [turn([-0.4] * 40, [-0.4] * 40, turn=n, **at_lag(lag)) for n in range(1, 400)]
+    found = finding([*right, turn([-0.4] * 39 + [mu], [-0.4] * 39 + [old], turn=400, **at_lag(lag))])
+    assert found.status in ("ok", "warn")
+    assert "zero_padded" not in {each.kind for each in found.evidence}
+
+
 def test_adapters_are_judged_apart() -> None:
     good = [turn([-0.4] * 40, [-0.4] * 40, turn=n, adapter="good", adapter_version=1) for n in range(1, 40)]
     bad = turn([-0.4] * 40, [-0.6] * 40, turn=99, adapter="bad", adapter_version=1)

@@ -39,6 +39,7 @@ class Exact(NamedTuple):
     w: list[float]
     k3: list[float]
     confident: int
+    padded: int
 
 
 def by_hand(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], Exact]:
@@ -76,6 +77,7 @@ def exact(values: list[tuple[Fraction, float]]) -> Exact:
         w=[math.exp(float(value)) for value in d],
         k3=[math.expm1(float(value)) - float(value) for value in d],
         confident=sum(value < -2 and mu >= math.log(0.5) for value, mu in values),
+        padded=sum(value < -2 and mu == 0 for value, mu in values),
     )
 
 
@@ -93,7 +95,7 @@ def check_against_hand(frame: pl.DataFrame, rows: list[dict[str, Any]]) -> None:
     for cell, want in expected.items():
         row = found[cell]
         numbers = weight_numbers(row)
-        assert (row["n"], row["confident"]) == (want.n, want.confident)
+        assert (row["n"], row["confident"], row["padded"]) == (want.n, want.confident, want.padded)
         scale = max(float(want.sum_abs), 1e-300)
         assert abs(row["sum_d"] - float(want.sum_d)) <= 1e-12 * scale
         assert numbers.mean_abs_dlogp == pytest.approx(float(want.sum_abs / want.n), rel=1e-12)
@@ -110,7 +112,7 @@ def random_rows(seed: int, turns: int, longest: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number in range(turns):
         n, prompt = int(rng.integers(0, longest)), int(rng.integers(0, 4))
-        mu = -rng.exponential(0.7, n)
+        mu = -rng.exponential(0.7, n) * (rng.random(n) > 0.1)
         old = np.minimum(mu + rng.normal(0, float(rng.choice([1e-6, 0.02, 1.5])), n), 0)
         cut = int(rng.integers(0, n + 1))
         spans = [{"version": "7", "start": 0, "end": cut}, {"version": "8", "start": cut, "end": n}]

@@ -20,9 +20,9 @@ TURNS = pl.DataFrame(
 EVENTS = pl.DataFrame({"kind": ["proof", "proof", "x"], "adapter": ["bot", "other", None], "version": [1, 2, 3]})
 
 
-def log() -> AdapterLog:
+def log(*ended: int) -> AdapterLog:
     whole = MemoryLog({"turns": TURNS, "events": EVENTS})
-    return AdapterLog(whole, tenant="acme", adapter="bot")
+    return AdapterLog(whole, tenant="acme", adapter="bot", ended=ended)
 
 
 def test_turns_are_those_of_the_tenant_that_the_adapter_or_the_base_model_sampled() -> None:
@@ -42,3 +42,9 @@ def test_columns_that_were_asked_for_stay() -> None:
 def test_a_table_keeps_what_names_no_other_adapter() -> None:
     assert log().table("events")["version"].to_list() == [1, 3]
     assert log().table("steps").is_empty()
+
+
+def test_what_a_version_served_that_has_ended_is_no_witness() -> None:
+    # Of version 3 nothing is said about what is served, so that it stays.
+    assert log(1, 3).table("events")["version"].to_list() == [3]
+    assert log(2).table("events")["version"].to_list() == [1, 3]

@@ -168,6 +168,16 @@ def test_a_grader_that_passes_nothing_is_not_not_worse() -> None:
     assert "no reply of any version scores above 0" in report.reasons[0]
 
 
+def test_a_grader_that_gives_every_reply_the_same_score_tells_nothing() -> None:
+    dead = {name: trial(v, lambda task, n: 0.5) for name, v in (("candidate", 3), ("live", 2), ("best", 1))}
+    report = decided(**dead)
+    assert (report.verdict, of(report, "evaluation").status) == ("inconclusive", "inconclusive")
+    assert report.reasons == ("evaluation: every reply of every version scores 0.5",)
+    # All solved by all is no fault of the grader.
+    solved = {name: trial(v, lambda task, n: 1.0) for name, v in (("candidate", 3), ("live", 2), ("best", 1))}
+    assert of(decided(**solved), "evaluation").status == "pass"
+
+
 @pytest.mark.parametrize(
     ("status", "passes"), [("ok", True), ("info", True), ("warn", True), ("fail", False), ("no_data", False)]
 )

@@ -13,6 +13,8 @@ SESSION_HEADERS = ("x-session-id", "x-claude-code-session-id", "session-id")
 TASK_HEADER = "x-roundhouse-task"
 GROUP_HEADER = "x-roundhouse-group"
 PURPOSE_HEADER = "x-roundhouse-purpose"
+TRAIN_HEADER = "x-roundhouse-train"
+"""`no` keeps the turn, and those that go on from it, out of training; `yes`, or no header, is as configured."""
 
 RETRIES_HEADER = "x-stainless-retry-count"
 """How the SDKs of OpenAI and Anthropic count."""
@@ -36,6 +38,8 @@ class Caller(NamedTuple):
     purpose: Purpose
     retries: int = 0
     """How often the client has sent this request before, as it counts."""
+    opted_out: bool = False
+    """Whether the request asks not to be trained on."""
 
     def naming(self, session_name: str | None) -> "Caller":
         """The same caller, whose session is called this where no header says what it is called."""
@@ -57,6 +61,9 @@ def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None)
     purpose = headers.get(PURPOSE_HEADER, "traffic")
     if purpose not in get_args(Purpose):
         raise Refusal.invalid(f"{PURPOSE_HEADER} is {purpose[:40]!r}, expected one of {', '.join(get_args(Purpose))}")
+    train = headers.get(TRAIN_HEADER, "yes").strip().lower()
+    if train not in ("yes", "no"):
+        raise Refusal.invalid(f"{TRAIN_HEADER} is {train[:40]!r}, expected yes or no")
     scope = hashlib.blake2b(f"{tenant}\n{key_sha256 or ''}".encode(), digest_size=6).hexdigest()
     return Caller(
         tenant=tenant,
@@ -68,6 +75,7 @@ def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None)
         group_id=_named(headers, GROUP_HEADER),
         retries=_count(headers.get(RETRIES_HEADER, "")),
         purpose=purpose,  # type: ignore[arg-type]  # checked against the literal above
+        opted_out=train == "no",
     )
 
 

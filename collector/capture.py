@@ -1,6 +1,7 @@
 """Turns a call into a dispatched turn: weights, session, exact prompt, parent, limits."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from time import monotonic, perf_counter
@@ -13,6 +14,8 @@ from collector.config import CollectorConfig
 from collector.conversation import Call, Reply, content_text
 from collector.metrics import Metrics
 from collector.ports import Engine, Journal, Routes
+from collector.privacy.record_screen import RecordScreen
+from collector.privacy.withheld import Withheld, inherited
 from collector.receipts import Receipts
 from collector.records import ChatRequest, Event, Link, Turn
 from collector.refusal import Refusal
@@ -47,6 +50,7 @@ class Capture:
         receipts: Receipts,
         metrics: Metrics,
         served: ServedModel,
+        screen: RecordScreen,
     ) -> None:
         self._config = config
         self._renderer = renderer
@@ -60,6 +64,7 @@ class Capture:
         self._metrics = metrics
         self._served = served
         self._attempts = Attempts()
+        self._screen = screen
         self._vocabulary = renderer.tokenizer.size()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
         self.running = 0
@@ -109,8 +114,11 @@ class Capture:
         prompt = await self._prompt(call, session, match.ancestor)
         continued = session.deepest_prefix(prompt.ids)
         # A client that does not wait for the end of a reply waits here until it is known whether that is on record.
-        if continued is not None and continued.storing is not None:
-            await asyncio.wait({continued.storing})
+        # By then it is known as well whether a secret was found in what it goes on from.
+        earlier = [turn for turn in (continued, match.ancestor) if turn is not None]
+        storing = {turn.storing for turn in earlier if turn.storing is not None}
+        if storing:
+            await asyncio.wait(storing)
         # The client continues what it saw. A record's parent is on record too, or a reader would look for it in vain:
         # a turn that continues only what could not be stored is a root.
         parent = session.deepest_prefix(prompt.ids, recorded=True)
@@ -134,10 +142,16 @@ class Capture:
             break_kind=kind,
             logprob_mode=self._config.logprob_mode,
             twins=self._twins(call, caller, session, match, turn_id),
+            withheld=self._withheld(caller, session, earlier, link),
         )
 
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
             return self._ended(caller, session, continued, match.ancestor, turn, reply)
+
+        def withhold(known: KnownTurn | None, reason: Withheld) -> None:
+            session.withheld.add(reason)
+            if known is not None:
+                known.withheld = reason
 
         def settled() -> None:
             self.running -= 1
@@ -153,7 +167,9 @@ class Capture:
             metrics=self._metrics,
             must_record=self._config.on_store_failure == "refuse",
             receipts=self._receipts,
+            screen=self._screen,
             ended=ended,
+            withhold=withhold,
             settled=settled,
         )
 
@@ -176,6 +192,12 @@ class Capture:
                 )
             )
         return attempt.twins
+
+    def _withheld(self, caller: Caller, session: Session, earlier: Sequence[KnownTurn], link: Link) -> Withheld | None:
+        reasons = [turn.withheld for turn in earlier]
+        if caller.opted_out or self._screen.opts_out(caller.tenant):
+            reasons.append("opted_out")
+        return inherited(reasons, link, session.withheld, lost=session.lost)
 
     async def _prompt(self, call: Call, session: Session | None, ancestor: KnownTurn | None) -> Prompt:
         if call.chat is None:

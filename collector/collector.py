@@ -12,6 +12,8 @@ from collector.feedback import FeedbackDesk
 from collector.keys import Keys
 from collector.metrics import Metrics
 from collector.ports import Engine, Journal, Past, Routes
+from collector.privacy.detector import Detector, KingfisherDetector
+from collector.privacy.record_screen import RecordScreen
 from collector.receipts import Receipts
 from collector.rendering.renderer import Renderer
 from collector.served_model import ServedModel
@@ -37,7 +39,9 @@ class Collector:
         routes: Routes,
         user_key: bytes,
         served: ServedModel,
+        detector: Detector | None = None,
     ) -> None:
+        """`detector` finds secrets in place of the bundled one, where redaction is enabled."""
         self.config = config
         self.keys = Keys(config.keys)
         self.metrics = Metrics()
@@ -57,6 +61,8 @@ class Collector:
             stop_ids=renderer.tokenizer.stop_ids,
         )
         receipts = Receipts(past)
+        searching = (detector or KingfisherDetector(config.redaction)) if config.redaction.enabled else None
+        self.screen = RecordScreen(config.opt_out, searching, renderer.tokenizer.decode)
         self.capture = Capture(
             config=config,
             renderer=renderer,
@@ -69,6 +75,7 @@ class Collector:
             receipts=receipts,
             metrics=self.metrics,
             served=served,
+            screen=self.screen,
         )
         self.desk = FeedbackDesk(
             journal=journal,
@@ -77,6 +84,7 @@ class Collector:
             sessions=self.sessions,
             metrics=self.metrics,
             user_key=user_key,
+            screen=self.screen,
         )
 
     def describe(self) -> dict[str, object]:
@@ -139,6 +147,7 @@ class Collector:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             self.capture.close()
+            self.screen.close()
 
     async def _warm(self) -> None:
         """Reads the names of stored sessions, as often as it takes: no call can be served before."""

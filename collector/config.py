@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from collector.privacy.config import OptOutConfig, RedactionConfig, RetentionConfig
+
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[collector.store]`: how records reach the disk."""
@@ -73,3 +75,9 @@ class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Token ids kept in memory over all sessions, 4 bytes each."""
     store: StoreConfig = StoreConfig()
     """`[collector.store]`."""
+    redaction: RedactionConfig = RedactionConfig()
+    """`[collector.redaction]`: secrets are taken out of what is stored."""
+    opt_out: OptOutConfig = OptOutConfig()
+    """`[collector.opt_out]`: whose turns are not trained on."""
+    retention: RetentionConfig = RetentionConfig()
+    """`[collector.retention]`: when sessions expire."""

@@ -206,4 +206,5 @@ def _past_turn(turn: Turn) -> PastTurn:
         completion_ids=turn.completion_ids,
         chat=request,
         reply=turn.response if said else None,
+        untrainable_reason=turn.untrainable_reason,
     )

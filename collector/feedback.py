@@ -1,8 +1,6 @@
 """`POST /v1/feedback` and `POST /v1/events`: what clients say of turns and sessions, durable before it is accepted."""
 
 import asyncio
-import hashlib
-import hmac
 import math
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -16,11 +14,13 @@ from collector.errors import StoreError
 from collector.feedback_ids import FeedbackIds
 from collector.metrics import Metrics
 from collector.ports import DeclaredKind, Journal, Past, Receipt
+from collector.privacy.record_screen import RecordScreen
 from collector.receipts import Receipts
 from collector.records import Event, Feedback, FeedbackKind
 from collector.refusal import Refusal
 from collector.session_index import SessionIndex
 from collector.shapes.reading import at_least, read_body
+from collector.user_hash import user_hash
 
 _KEPT = 100_000
 _MOST_IN_A_BATCH = 1_000
@@ -87,6 +87,7 @@ class FeedbackDesk:
         sessions: SessionIndex,
         metrics: Metrics,
         user_key: bytes,
+        screen: RecordScreen,
         kept: int = _KEPT,
     ) -> None:
         """`kept` judgements are remembered whole, so that one that is sent again needs no look into the store."""
@@ -96,6 +97,7 @@ class FeedbackDesk:
         self._sessions = sessions
         self._metrics = metrics
         self._user_key = user_key
+        self._screen = screen
         self._kept = kept
         self._seen: OrderedDict[tuple[str, str], asyncio.Task[Feedback]] = OrderedDict()
 
@@ -124,7 +126,7 @@ class FeedbackDesk:
                 session_id=session_id,
                 turn=said.turn,
                 actor=caller.tenant,
-                text=said.text,
+                text=await self._screen.text(said.text),
             )
             await self._append(event, "events")
             session.declared[said.turn] = said.kind
@@ -141,7 +143,7 @@ class FeedbackDesk:
             session_id=session_id,
             kind=judgement.kind,
             value=None if judgement.value is None else float(judgement.value),
-            text=judgement.text,
+            text=await self._screen.text(judgement.text),
             source=judgement.source,
             user_hash=self._user_hash(judgement.user, caller.tenant),
             at=datetime.now(UTC),
@@ -232,9 +234,7 @@ class FeedbackDesk:
             raise Refusal.busy(f"it could not be stored: {error}; send it again later", code="not_recorded") from error
 
     def _user_hash(self, user: str | None, tenant: str) -> str | None:
-        if user is None:
-            return None
-        return hmac.new(self._user_key, f"{tenant}\n{user}".encode(), hashlib.sha256).hexdigest()
+        return None if user is None else user_hash(self._user_key, tenant, user)
 
 
 class _Posted(msgspec.Struct):

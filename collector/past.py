@@ -12,7 +12,7 @@ from collector.records import ChatRequest, Feedback
 from collector.store.reader import Reader
 
 _RECEIPT = ["turn_id", "session_id", "turn", "tenant"]
-_TURN = [*_RECEIPT, "prompt_ids", "completion_ids", "request", "response"]
+_TURN = [*_RECEIPT, "prompt_ids", "completion_ids", "request", "response", "untrainable_reason"]
 
 
 class StoredPast:
@@ -68,6 +68,7 @@ def _past_turn(row: Mapping[str, Any]) -> PastTurn:
         completion_ids=row["completion_ids"],
         chat=None if request is None else msgspec.convert(request, ChatRequest),
         reply=response if response is not None and response.get("role") == "assistant" else None,
+        untrainable_reason=row["untrainable_reason"],
     )
 
 

@@ -76,6 +76,8 @@ class PastTurn(NamedTuple):
     chat: ChatRequest | None
     reply: dict[str, Any] | None
     """The assistant message in chat form; None when there was none."""
+    untrainable_reason: str | None = None
+    """Why it is not trained on."""
 
 
 class Receipt(NamedTuple):

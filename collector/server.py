@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import math
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Generator
@@ -17,18 +16,19 @@ from collector.app import build_app
 from collector.collector import Collector
 from collector.config import CollectorConfig
 from collector.engine.client import EngineClient
-from collector.errors import StoreError, UserError
+from collector.errors import UserError
 from collector.keys import is_loopback
 from collector.listening import listen, url_of
 from collector.model_json import read_json
 from collector.past import StoredPast
+from collector.privacy.retention import Retention
 from collector.registry_watch import watching
 from collector.rendering.renderer import Renderer
 from collector.routes import RegistryRoutes
 from collector.served_model import ServedModel
 from collector.store.registry import Registry
-from collector.store.segments import no_hook, write_durably
 from collector.store.writer import Writer
+from collector.user_hash import user_key
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +142,9 @@ async def _serve(
             served=ServedModel(engine, model),
             user_key=user_key(store),
         )
+        retention = Retention(config.retention, store, writer, collector.sessions)
+        expiring = asyncio.create_task(retention.run())
+        stack.callback(expiring.cancel)
         url = url_of(*listener.getsockname()[:2])
         server = _Server(_uvicorn_config(config, collector), lambda: announce(url), config.drain_timeout_s)
         loop = asyncio.get_running_loop()
@@ -180,18 +183,3 @@ def _context_tokens(config: CollectorConfig, model: Path) -> int:
             "set context_tokens in [collector]"
         )
     return found
-
-
-def user_key(store: Path) -> bytes:
-    """The secret that user names are hashed with; made once per store, readable by its owner only."""
-    path = store / "user_hash.key"
-    if not path.exists():
-        # Durable, since another key would give every user another hash.
-        write_durably(path, secrets.token_bytes(32), no_hook, mode=0o600)
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise StoreError(
-            f"{path}: {len(key)} bytes, expected the 32 that users were hashed with; restore it from a copy, or delete "
-            "it to make another, under which known users get new hashes"
-        )
-    return key

@@ -33,6 +33,7 @@ class KnownTurn:
         "trail",
         "turn_id",
         "variables",
+        "withheld",
     )
 
     def __init__(
@@ -51,6 +52,8 @@ class KnownTurn:
         self.ancestor = ancestor
         self.storing: asyncio.Task[bool] | None = None
         """Ends when its record is durable or refused; None once it has."""
+        self.withheld: str | None = None
+        """Why it, and what goes on from it, is kept out of training."""
         self.recorded = True
         """False once its record could not be stored: it is continued all the same, and named by no record."""
         if parent is not None and len(parent.tokens) == parent.length:
@@ -115,6 +118,10 @@ class Session:
         """What was asked for, None for the tenant's route, to the weights that serve it in this session."""
         self.tokens = 0
         """Ids kept for this session."""
+        self.withheld: set[str] = set()
+        """Why turns of it are kept out of training."""
+        self.lost = False
+        """Whether turns of it were stored without their ids, so that they cannot be continued token by token."""
         self._by_length: list[tuple[int, int, KnownTurn]] = []
         self._by_dialogue: dict[bytes, list[KnownTurn]] = {}
         self._by_calls: dict[bytes, list[KnownTurn]] = {}
@@ -180,7 +187,9 @@ class Session:
             return "system_prompt_changed"
         said = max((n for n, digest in enumerate(digests) if digest in self._said), default=0)
         # The same messages again, or fewer, are another sample; more that part from what was said are a rewriting.
-        return "other" if 0 < said < len(chat.messages) else None
+        # What goes on from a turn whose ids were not stored has history that no turn here can vouch for.
+        from_lost = self.lost and any(message.get("role") == "assistant" for message in chat.messages)
+        return "other" if from_lost or 0 < said < len(chat.messages) else None
 
     def deepest_prefix(self, ids: Sequence[int], *, recorded: bool = False) -> KnownTurn | None:
         """The longest known turn, or recorded one, whose prompt and completion these ids begin with."""

@@ -14,6 +14,7 @@ from collector.caller import Caller
 from collector.conversation import Call, Reply, ToolCall, tool_calls_of
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Past, PastTurn
+from collector.privacy.withheld import graver
 from collector.records import ChatRequest
 from collector.session import KnownTurn, Session, dialogue_fingerprints, rank
 
@@ -114,6 +115,24 @@ class SessionIndex:
                 self._tokens -= evicted.tokens
                 self._stored.add(evicted.session_id)
 
+    def drop(self, tenant: str, session_id: str) -> bool:
+        """No longer knows a session whose records go; False, and nothing changes, while a call of it is served."""
+        session = self._sessions.get((tenant, session_id))
+        if session is not None and session.in_flight:
+            return False
+        if session is not None:
+            del self._sessions[tenant, session_id]
+            self._tokens -= session.tokens
+        self._stored.discard(session_id)
+        for alike in self._by_completion.values():
+            for key in [key for key in alike if key[0] == session_id]:
+                del alike[key]
+                self._candidates -= 1
+        for names in (self._unread_scopes or {}).values():
+            if session_id in names:
+                names.remove(session_id)
+        return True
+
     def __len__(self) -> int:
         return len(self._sessions)
 
@@ -151,9 +170,14 @@ class SessionIndex:
         turns = await asyncio.to_thread(self._past.session_turns, session_id)
         for turn in sorted((turn for turn in turns if turn.tenant == tenant), key=lambda turn: turn.turn):
             session.last_turn = max(session.last_turn, turn.turn)
+            withheld = graver([turn.untrainable_reason])
+            if withheld is not None:
+                session.withheld.add(withheld)
+                session.lost = session.lost or not turn.completion_ids
             if turn.completion_ids and turn.prompt_ids is not None:
                 ancestor = session.match(turn.chat).ancestor if turn.chat is not None else None
                 known = recall(turn, session.deepest_prefix(turn.prompt_ids), ancestor)
+                known.withheld = withheld
                 self.remember(_scope_of(session_id) or "", session, known, turn.chat)
         session.declared.update(await asyncio.to_thread(self._past.declared, tenant, session_id))
         return session

@@ -7,6 +7,9 @@ from collector.engine.wire import GREEDY_BELOW
 from collector.records import Turn
 
 REASONS = {
+    "redacted": "a secret was taken out of it or of a turn that it goes on from; ids and log-probabilities with it",
+    "opted_out": "its request or its tenant opted out of training, or a turn that it goes on from did",
+    "no_tokens": "it was imported as text: what the model was given and sampled is not known token by token",
     "error": "the engine failed or refused",
     "aborted": "the engine ended the reply early",
     "client_gone": "the client left before the reply ended",
@@ -49,6 +52,10 @@ def _on(value: float | None, off: tuple[float, ...]) -> bool:
 
 
 _RULES: dict[str, Callable[[Turn], bool]] = {
+    # Decided at capture, by more than the turn alone: see `collector.privacy`.
+    "redacted": lambda turn: turn.untrainable_reason == "redacted",
+    "opted_out": lambda turn: turn.untrainable_reason == "opted_out",
+    "no_tokens": lambda turn: turn.api.startswith("import:"),
     "error": lambda turn: turn.finish_reason == "error",
     "aborted": lambda turn: turn.finish_reason == "abort",
     "client_gone": lambda turn: turn.finish_reason == "client_gone",

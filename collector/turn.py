@@ -16,6 +16,8 @@ from collector.parsing.detokenizer import Detokenizer
 from collector.parsing.reply import MARKERS, ReplyParser
 from collector.parsing.stop_strings import StopStrings
 from collector.ports import Engine, Journal
+from collector.privacy.record_screen import RecordScreen
+from collector.privacy.withheld import Withheld
 from collector.receipts import Receipts
 from collector.records import FinishReason, Turn
 from collector.refusal import Refusal
@@ -44,6 +46,8 @@ class TurnInProgress:
         metrics: Metrics,
         must_record: bool,
         receipts: Receipts,
+        screen: RecordScreen,
+        withhold: Callable[[KnownTurn | None, Withheld], None],
         ended: Callable[[Turn, Reply | None], KnownTurn | None],
         settled: Callable[[], None],
     ) -> None:
@@ -61,6 +65,8 @@ class TurnInProgress:
         self._metrics = metrics
         self._must_record = must_record
         self._receipts = receipts
+        self._screen = screen
+        self._withhold = withhold
         self._ended = ended
         self._settled = settled
         self._sampled = Sampled()
@@ -173,7 +179,8 @@ class TurnInProgress:
     async def _store(self, turn: Turn, reply: Reply | None) -> bool:
         started = perf_counter()
         self._count(turn)
-        acknowledgement = self._journal.append(turn)
+        # What is searched for secrets is appended when that is done, and waited for as long.
+        acknowledgement = None if self._screen.searches else self._journal.append(self._screen.kept(turn))
         self._over = True
         known: KnownTurn | None = None
         try:
@@ -184,11 +191,18 @@ class TurnInProgress:
             self._storing = asyncio.create_task(self._durable(turn, known, acknowledgement, started))
             if known is not None:
                 known.storing = self._storing
+            if turn.untrainable_reason == "opted_out":
+                self._withhold(known, "opted_out")
             recorded = await asyncio.shield(self._storing)
         return recorded
 
-    async def _durable(self, turn: Turn, known: KnownTurn | None, acknowledgement: Future[Any], started: float) -> bool:
+    async def _durable(
+        self, turn: Turn, known: KnownTurn | None, acknowledgement: Future[Any] | None, started: float
+    ) -> bool:
         try:
+            if acknowledgement is None:
+                turn = await self._screened(turn, known)
+                acknowledgement = self._journal.append(turn)
             recorded = await self._acknowledged(turn, acknowledgement)
             if not recorded and known is not None:
                 known.recorded = False
@@ -200,6 +214,17 @@ class TurnInProgress:
             self._receipts.add(turn)
             self._metrics.durable.observe(perf_counter() - started)
         return recorded
+
+    async def _screened(self, turn: Turn, known: KnownTurn | None) -> Turn:
+        """The turn as it may be stored. What goes on from it is withheld from the moment that this is known."""
+        screened, event = await self._screen.screened(turn)
+        if screened.untrainable_reason == "redacted":
+            self._withhold(known, "redacted")
+            if turn.untrainable_reason is None:
+                self._metrics.untrainable.labels("redacted").inc()
+        if event is not None:
+            self._journal.append(event)
+        return screened
 
     async def _acknowledged(self, turn: Turn, acknowledgement: Future[Any]) -> bool:
         try:

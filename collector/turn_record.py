@@ -13,6 +13,7 @@ from collector.conversation import Call
 from collector.engine.wire import GREEDY_BELOW, Delta, Finish, Span
 from collector.errors import StoreError
 from collector.ports import Target
+from collector.privacy.withheld import Withheld
 from collector.records import FinishReason, Link, LogprobMode, Turn, VersionSpan
 from collector.store.codec import unstorable_fields
 from collector.trainable import untrainable_reason
@@ -42,6 +43,8 @@ class Plan(NamedTuple):
     logprob_mode: LogprobMode
     twins: Twins | None = None
     """The attempts at the same request; None for one that cannot be told from another sample."""
+    withheld: Withheld | None = None
+    """Why the turn is kept out of training whatever it is like."""
 
 
 class Sampled:
@@ -125,6 +128,7 @@ def turn_record(
         complete=complete,
         request=plan.call.chat,
         response=response,
+        untrainable_reason=plan.withheld,
     )
     reason = untrainable_reason(turn)
     if reason is None and plan.twins is not None and not plan.twins.claim(plan.turn_id):

@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from itertools import pairwise
@@ -14,9 +15,12 @@ from typing import Any
 import msgspec
 
 from collector.fakes import ScriptedEngine, deltas
+from collector.past import StoredPast
 from collector.rendering.renderer import Renderer
+from collector.store.reader import Reader
+from collector.store.writer import Writer
 from console.config import RoundhouseConfig, load_config
-from tests.collector.loopback import serve
+from tests.collector.loopback import post, serve
 from trainer.tiny_model import write_byte_tokenizer
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -90,6 +94,79 @@ async def test_the_sample_agent_holds_a_conversation_and_judges_it(tmp_path: Pat
     assert out.decode().splitlines()[:2] == ["Name a colour. -> 'Red.'", "Name another one. -> 'Blue.'"]
     assert (second.parent_turn_id, second.link) == (first.turn_id, "extends")
     assert (judgement.turn_id, judgement.kind, judgement.value) == (second.turn_id, "thumb", 1.0)
+
+
+def run_recipe(name: str, url: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(SAMPLES / "feedback-recipes" / name), *words],
+        env=os.environ | {"ROUNDHOUSE_URL": url, "ROUNDHOUSE_KEY": "dev", "PYTHONPATH": str(SAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def git(repo: Path, *words: str) -> None:
+    who = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(repo), *who, *words], check=True, capture_output=True)
+
+
+async def test_the_recipe_for_kept_edits_posts_the_share_of_lines_that_are_left(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    renderer = Renderer.from_folder(tmp_path)
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    git(repo, "init", "-q")
+    (repo / "a.py").write_text("old = 1\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "before")
+    (repo / "a.py").write_text("old = 1\none = 1\ntwo = 2\n\nthree = 3\n")
+    (repo / "b.py").write_text("four = 4\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "the agent's")
+    # Of four lines that are not blank one was changed, and one went with its file; one moved.
+    (repo / "a.py").write_text("two = 2\nold = 1\none = 11\nthree = 3\n")
+    (repo / "b.py").unlink()
+    ids = renderer.tokenizer.encode("Done.<|im_end|>")
+    async with serve(renderer, ScriptedEngine(lambda _: deltas(ids))) as served:
+        request = {"model": "model", "messages": [{"role": "user", "content": "edit"}]}
+        _, _, reply = await post(served, "/v1/chat/completions", request)
+        words = ("--repo", str(repo), "--commit", "HEAD", "--response", reply["id"])
+        for _ in range(2):
+            await asyncio.to_thread(run_recipe, "edit_kept.py", served.url, *words)
+        turn, judgement = served.journal.records
+    assert (judgement.turn_id, judgement.kind, judgement.value) == (turn.turn_id, "accept", 0.5)
+
+
+async def test_the_recipe_for_repeated_questions_judges_the_answer_that_was_asked_past(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    renderer, store = Renderer.from_folder(tmp_path), tmp_path / "store"
+    ids = renderer.tokenizer.encode("Blue.<|im_end|>")
+    questions = ("What colour is the sea?", "what colour is the sea, please?", "And the sky?")
+    with Writer(store, "collector") as writer:
+        async with serve(
+            renderer, ScriptedEngine(lambda _: deltas(ids)), journal=writer, past=StoredPast(store)
+        ) as served:
+            messages: list[dict[str, Any]] = []
+            for question in questions:
+                messages.append({"role": "user", "content": question})
+                request = {"model": "model", "messages": messages}
+                _, _, reply = await post(served, "/v1/chat/completions", request, **{"x-session-id": "s"})
+                messages.append({"role": "assistant", "content": reply["choices"][0]["message"]["content"]})
+            assert (
+                await asyncio.to_thread(
+                    run_recipe, "asked_again.py", served.url, "--store", str(store), "--tenant", "other"
+                )
+                == ""
+            )
+            for _ in range(2):
+                await asyncio.to_thread(run_recipe, "asked_again.py", served.url, "--store", str(store))
+    with Reader(store).snapshot() as snapshot:
+        first = snapshot.frame("turns")["turn_id"][0]
+        judgements = snapshot.frame("feedback").to_dicts()
+    assert [(each["turn_id"], each["kind"], each["value"]) for each in judgements] == [(first, "accept", 0.0)]
 
 
 if __name__ == "__main__":

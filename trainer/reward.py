@@ -92,12 +92,12 @@ def close_rewards(
             ignored["unknown_session"] += 1
         elif session not in closed:
             continue
-        elif (reason := _ignored(judged, closed[session], config)) is not None:
+        elif (reason := why_ignored(judged, closed[session], config)) is not None:
             ignored[reason] += 1
         else:
             assert judged.value is not None
             by_kind = values.setdefault((session, judged.turn_id), {})
-            by_kind.setdefault(judged.kind, []).append(_worth(config.kinds[judged.kind], judged.value))
+            by_kind.setdefault(judged.kind, []).append(worth(config.kinds[judged.kind], judged.value))
     sha256 = config.sha256()
     made = tuple(
         _reward(session, turn, by_kind, sha256, closed[session]) for (session, turn), by_kind in values.items()
@@ -121,7 +121,8 @@ def standing(feedback: Iterable[Feedback], ignored: "Counter[str]") -> list[Feed
     return [judged for name, judged in by_id.items() if name not in replaced]
 
 
-def _ignored(judged: Feedback, closes_at: datetime, config: RewardConfig) -> str | None:
+def why_ignored(judged: Feedback, closes_at: datetime, config: RewardConfig) -> str | None:
+    """Why a judgement that stands does not count in a window that closes then; None when it counts."""
     if judged.at > closes_at:
         return "late"
     if judged.kind not in config.kinds or config.kinds[judged.kind].weight == 0:
@@ -129,10 +130,11 @@ def _ignored(judged: Feedback, closes_at: datetime, config: RewardConfig) -> str
     if judged.value is None:
         return "no_value"
     # NaN is not below either.
-    return None if abs(_worth(config.kinds[judged.kind], judged.value)) <= LARGEST else "not_finite"
+    return None if abs(worth(config.kinds[judged.kind], judged.value)) <= LARGEST else "not_finite"
 
 
-def _worth(mapping: KindMapping, value: float) -> float:
+def worth(mapping: KindMapping, value: float) -> float:
+    """What a value of a kind adds to the reward."""
     return mapping.weight * (value - mapping.low) / (mapping.high - mapping.low)
 
 

@@ -168,6 +168,12 @@ class Journal:
             db.executemany(f"DELETE FROM hot_{table} WHERE seq = ?", [(seq,) for seq in seqs])
             db.executemany("INSERT INTO tombstones VALUES (?,?,?)", [(seq, table, now_text()) for seq in seqs])
 
+    def rewrite(self, table: str, rows: Sequence[StoredRow]) -> None:
+        """Puts other bodies in the place of hot rows, each under its seq."""
+        with self.transaction() as db:
+            statement = f"UPDATE hot_{table} SET packed = ?, crc32 = ?, body = ? WHERE seq = ?"
+            db.executemany(statement, [(row.packed, row.crc32, row.body, row.seq) for row in rows])
+
     def note(self, key: str, value: str | None) -> None:
         """Keeps a note in the journal; None removes it."""
         with self.transaction() as db:

@@ -80,6 +80,10 @@ class Sealer:
         with self._wake:
             self._wake.notify()
 
+    def look_for_retired(self) -> None:
+        """Lets replaced files be removed when their grace is over."""
+        self._retired = True
+
     def stop(self) -> None:
         """Ends the thread after the segment at hand."""
         with self._wake:

@@ -1,7 +1,6 @@
 """The one writer of a journal: records go in, an answer comes when they are durable."""
 
 import asyncio
-from collections.abc import Iterable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +9,9 @@ from collector.config import StoreConfig
 from collector.errors import StoreError
 from collector.records import Event, Record
 from collector.store.committer import Ack, Committer
-from collector.store.erase import Erasure, erase
+from collector.store.erase import SCRUB_DUE, Erasure, erase, erase_records
 from collector.store.journal import Journal
+from collector.store.journal_beside import JournalBeside
 from collector.store.layout import Layout, check_writer_name
 from collector.store.sealer import Sealer
 from collector.store.segments import Hook, no_hook
@@ -59,9 +59,8 @@ class Writer:
         self._committer.submit(lambda _: None).result()
         self._sealer.seal_all()
 
-    def erase(self, sessions: Iterable[str], turn_ids: Iterable[str]) -> int:
-        """Erases the sessions and what is about the turns, and returns how many records went."""
-        erasure = Erasure(frozenset(sessions), frozenset(turn_ids))
+    def erase(self, erasure: Erasure) -> int:
+        """Erases the sessions, what is about the turns and what the users said; returns how many records went."""
         count: list[int] = []
 
         def run(journal: Journal) -> None:
@@ -72,6 +71,21 @@ class Writer:
         with self._sealer.paused():
             self._committer.submit(run).result()
         return count[0]
+
+    def expire(self, erasure: Erasure) -> int:
+        """Erases while records are taken and acknowledged: segments are rewritten in the calling thread, and replaced
+        files stay for readers as long as any. Returns how many records went."""
+        beside = JournalBeside(self._committer.submit)
+        with self._sealer.paused():
+            beside.do(lambda _: self._committer.prefixes.clear())
+            beside.note(SCRUB_DUE, "1")
+            count = erase_records(self._layout, self.name, beside, erasure, self._hook, keep_files=True)
+            beside.do(lambda _: self._committer.count_hot())
+            # A reader in the way leaves bytes in free pages until the next time, or the next start.
+            if beside.do(lambda journal: journal.vacuum()):
+                beside.note(SCRUB_DUE, None)
+        self._sealer.look_for_retired()
+        return count
 
     def close(self) -> None:
         """Commits what is queued, then lets go of the journal."""

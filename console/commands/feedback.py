@@ -1,4 +1,4 @@
-"""Post feedback on a turn or a session to a running collector."""
+"""Post feedback on a turn or a session to a running collector, or say what rewards a store's feedback makes."""
 
 import argparse
 from math import isfinite
@@ -18,11 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", default="http://127.0.0.1:8000", help="the collector, with or without /v1 (%(default)s)"
     )
-    judged = parser.add_mutually_exclusive_group(required=True)
+    judged = parser.add_mutually_exclusive_group()
     judged.add_argument("--response", metavar="ID", help="response id that the client got, or a turn id")
     judged.add_argument("--session", metavar="ID", help="session, judged as a whole or, with --turn, one of its turns")
     parser.add_argument("--turn", type=int, metavar="N", help="1-based turn of the session")
-    parser.add_argument("--kind", required=True, choices=_KINDS, help=_SCALES)
+    parser.add_argument("--kind", choices=_KINDS, help=_SCALES)
     parser.add_argument("--value", type=float, metavar="X", help="higher is better; the scale is in --kind")
     parser.add_argument("--text", help="free text")
     parser.add_argument("--source", default="command line", help="what judged (command line)")
@@ -30,13 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--id", dest="feedback_id", metavar="ID", help="posting the same id again counts once")
     parser.add_argument("--supersedes", metavar="ID", help="feedback id that this one replaces")
     parser.add_argument("--key-file", type=Path, metavar="FILE", help="file that holds the API key")
-    parser.add_argument("--json", action="store_true", help="print the collector's answer as it is")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="post nothing: show the mapping from feedback to reward and, with --response or --session, which "
+        "judgements count, why others do not, and the reward",
+    )
+    parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="for --explain (./store)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings for --explain (./roundhouse.toml)")
+    parser.add_argument("--json", action="store_true", help="print the collector's answer, or the explanation, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Posts one judgement and prints its receipt."""
+    """Posts one judgement and prints its receipt, or explains."""
     from collector.errors import UserError
 
+    if args.explain:
+        from console.feedback_explained import explain
+
+        return explain(args)
+    if args.kind is None:
+        raise UserError("--kind is missing; --help says which there are")
+    if args.response is None and args.session is None:
+        raise UserError("nothing is judged; give --response ID or --session ID")
     if args.value is not None and not isfinite(args.value):
         raise UserError(f"--value is {args.value}, expected a finite number; leave it out when there is none")
     names = ("turn", "kind", "value", "text", "source", "user", "feedback_id", "supersedes")

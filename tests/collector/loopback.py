@@ -16,6 +16,7 @@ from collector.collector import Collector
 from collector.config import CollectorConfig
 from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
 from collector.ports import Journal, Past
+from collector.privacy.detector import Detector
 from collector.rendering.renderer import Renderer
 from collector.routes import RegistryRoutes
 from collector.served_model import ServedModel
@@ -42,6 +43,7 @@ async def serve(
     context_tokens: int = 32_768,
     routes: RegistryRoutes | None = None,
     served_model: ServedModel | None = None,
+    detector: Detector | None = None,
 ) -> AsyncGenerator[Served]:
     """A collector on a free loopback port."""
     kept = MemoryJournal() if journal is None else journal
@@ -56,6 +58,7 @@ async def serve(
         routes=routes or RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
         served=served_model or ServedModel(engine, Path("scripted")),
+        detector=detector,
     )
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))

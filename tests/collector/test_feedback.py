@@ -204,7 +204,7 @@ async def test_an_id_counts_once_when_it_is_no_longer_remembered(small: Renderer
             first, second = await two_turns(served)
             desk = FeedbackDesk(
                 journal=writer, past=past, receipts=Receipts(past), sessions=served.collector.sessions,
-                metrics=served.collector.metrics, user_key=b"", kept=1,
+                metrics=served.collector.metrics, user_key=b"", screen=served.collector.screen, kept=1,
             )  # fmt: skip
             dev = identify({}, tenant="dev", key_sha256=None)
 

@@ -23,8 +23,8 @@ from collector.fakes import Pause, ScriptedEngine, deltas
 from collector.keys import sha256_of
 from collector.ready_file import read_ready_file
 from collector.rendering.renderer import Renderer
-from collector.server import user_key
 from collector.store.reader import Reader
+from collector.user_hash import user_key
 from tests.collector.loopback import serve, until
 from tests.collector.published import small_backend, template_source
 

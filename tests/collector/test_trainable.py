@@ -24,6 +24,9 @@ def span(start: int, end: int) -> VersionSpan:
 
 
 CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("redacted", {"untrainable_reason": "redacted", "completion_ids": []}),
+    ("no_tokens", {"api": "import:codex", "completion_ids": []}),
+    ("opted_out", {"untrainable_reason": "opted_out", "finish_reason": "error"}),
     ("error", {"finish_reason": "error", "complete": False, "completion_ids": []}),
     ("aborted", {"finish_reason": "abort", "complete": False}),
     ("client_gone", {"finish_reason": "client_gone", "complete": False}),

@@ -11,6 +11,8 @@ from collector.engine.wire import Delta, Finish, Span
 from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
 from collector.metrics import Metrics
 from collector.ports import Target
+from collector.privacy.config import OptOutConfig
+from collector.privacy.record_screen import RecordScreen
 from collector.receipts import Receipts
 from collector.records import ChatRequest
 from collector.turn import TurnInProgress
@@ -64,6 +66,8 @@ async def outcome(sizes: list[int], stop: tuple[str, ...]) -> tuple[Outcome, str
         metrics=Metrics(),
         must_record=True,
         receipts=Receipts(MemoryPast()),
+        screen=RecordScreen(OptOutConfig(), None, SMALL.tokenizer.decode),
+        withhold=lambda *_: None,
         ended=lambda *_: None,
         settled=lambda: None,
     )

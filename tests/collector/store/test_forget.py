@@ -16,6 +16,7 @@ from collector.config import StoreConfig
 from collector.errors import StoreError
 from collector.records import Event, Feedback, Reward, Score, Turn
 from collector.store.arrays import FLOATS, IDS, to_bytes
+from collector.store.erase import Erasure
 from collector.store.forget import forget
 from collector.store.reader import Reader
 from collector.store.verify import verify
@@ -135,7 +136,7 @@ def test_a_running_writer_erases_and_goes_on(tmp_path: Path, conversation: Any) 
         for turn in turns[:20]:
             writer.append(turn).result(5)
         writer.seal()
-        assert writer.erase([SECRET], [turn.turn_id for turn in turns[:20]]) == 20
+        assert writer.erase(Erasure(frozenset([SECRET]), frozenset(turn.turn_id for turn in turns[:20]))) == 20
         for turn in turns[20:]:
             writer.append(turn).result(5)
         with Reader(tmp_path).snapshot() as snapshot:
@@ -158,6 +159,7 @@ def test_nothing_is_erased_while_a_writer_runs_or_a_name_is_unknown(tmp_path: Pa
 CHILD = """
 import os, signal, sys
 from pathlib import Path
+from collector.store.erase import Erasure
 from collector.store.forget import forget
 def hook(point):
     if point == sys.argv[2]:
@@ -181,5 +183,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(tmp_path: Path, conv
 def test_the_command_says_what_went(tmp_path: Path, conversation: Any, capsys: pytest.CaptureFixture[str]) -> None:
     fill(tmp_path, conversation)
     assert main(["forget", SECRET, "--store", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}: erased 44 records, 20 turns among them\n"
+    assert capsys.readouterr().out == (
+        f"{tmp_path}: erased 44 records, 20 turns among them\n  no adapter version was trained on it\n"
+    )
     assert main(["forget", SECRET, "--store", str(tmp_path)]) == 2

@@ -1,0 +1,1 @@
+"""What of a turn may reach the store, and for how long it stays there."""

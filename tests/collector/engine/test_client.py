@@ -311,7 +311,7 @@ async def test_control_calls_are_what_sglang_expects() -> None:
         assert done == WeightUpdate(message="ok", num_paused_requests=1)
     sent = {request.line: msgspec.json.decode(request.body) for request in stub.received if request.body}
     assert sent == {
-        "POST /load_lora_adapter": {"lora_name": "ada@3", "lora_path": str(Path.cwd() / "relative")},
+        "POST /load_lora_adapter": {"lora_name": "ada@3", "lora_path": str(Path.cwd() / "relative"), "pinned": False},
         "POST /unload_lora_adapter": {"lora_name": "ada@3"},
         "POST /pause_generation": {"mode": "retract"},
         "POST /continue_generation": {},

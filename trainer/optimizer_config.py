@@ -30,3 +30,10 @@ class OptimizerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """AdamW's decoupled weight decay."""
     max_grad_norm: Positive | None = 1.0
     """Gradients of a larger L2 norm are scaled down to it; None never clips."""
+
+    def __post_init__(self) -> None:
+        if self.schedule == "cosine" and self.total_steps <= self.warmup_steps:
+            raise ValueError(
+                f"schedule is cosine and total_steps {self.total_steps}, expected more than warmup_steps, "
+                f"{self.warmup_steps}: every step after the warm-up would have a learning rate of 0 and train nothing"
+            )

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -62,19 +63,24 @@ def compare(folder: Path, names: list[str], *, rows_each: int, tokens: int, repe
     """One step together against one each, for rows of one size."""
     rows = {name: made_rows(name, rows_each, tokens) for name in names}
     warm = Trainer(folder, names)
-    together = [seconds(lambda: warm.step(rows, names)) for _ in range(repeats + 1)][1:]
-    alone = [seconds(lambda: [warm.step(rows, [name]) for name in names]) for _ in range(repeats + 1)][1:]
+    # Turn about, so that both meet the same load of the machine; the first round warms up.
+    pairs = [
+        (seconds(lambda: warm.step(rows, names)), seconds(lambda: [warm.step(rows, [name]) for name in names]))
+        for _ in range(repeats + 1)
+    ]
+    together, alone = zip(*pairs[1:], strict=True)
     cold_together = [seconds(lambda: Trainer(folder, names).step(rows, names)) for _ in range(2)]
     cold_alone = [seconds(lambda: [Trainer(folder, [name]).step(rows, [name]) for name in names]) for _ in range(2)]
-    ratios = [one / all_ for one, all_ in zip(alone, together, strict=True)]
+    ratios = [one.wall / all_.wall for one, all_ in zip(alone, together, strict=True)]
     return {
         "rows_each": rows_each,
         "tokens_each": tokens,
-        "together_s": statistics.median(together),
-        "alone_s": statistics.median(alone),
+        "together_s": statistics.median(each.wall for each in together),
+        "alone_s": statistics.median(each.wall for each in alone),
         "warm_ratio": statistics.median(ratios),
         "warm_ratio_range": [min(ratios), max(ratios)],
-        "cold_ratio": min(cold_alone) / min(cold_together),
+        "warm_cpu_ratio": statistics.median(one.cpu / all_.cpu for one, all_ in zip(alone, together, strict=True)),
+        "cold_ratio": min(each.wall for each in cold_alone) / min(each.wall for each in cold_together),
     }
 
 
@@ -114,11 +120,19 @@ def made_rows(name: str, count: int, tokens: int) -> list[TrainingRow]:
     ]
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    begun = time.perf_counter()
+class Seconds(NamedTuple):
+    """What one call took."""
+
+    wall: float
+    cpu: float
+    """Of this process: what other processes do adds little to it."""
+
+
+def seconds(work: Callable[[], object]) -> Seconds:
+    """Wall and CPU time of one call."""
+    begun, cpu = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - begun
+    return Seconds(time.perf_counter() - begun, time.process_time() - cpu)
 
 
 if __name__ == "__main__":

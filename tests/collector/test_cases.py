@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -15,9 +14,10 @@ from collector.fakes import ScriptedEngine, Step, deltas
 from collector.records import Turn
 from collector.rendering.renderer import Renderer
 from tests.collector.loopback import post, serve
+from tests.shared_folder import MISSING, find_shared
 
-CASES = Path(__file__).parents[3] / "shared" / "cases"
-pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason=f"the handed cases are not in {CASES}")
+SHARED = find_shared()
+pytestmark = pytest.mark.skipif(SHARED is None, reason=MISSING)
 
 Sends = Literal["keeps thinking", "drops thinking"]
 MODES: list[HistoryReasoning] = ["keep", "template"]
@@ -84,7 +84,8 @@ def sampling(ids: list[int], request: GenerateRequest) -> list[Step]:
 
 
 def case_named(name: str) -> dict[str, Any]:
-    return json.loads((CASES / f"{name}.json").read_text(encoding="utf-8"))
+    assert SHARED is not None, "these tests are skipped without it"
+    return json.loads((SHARED / "cases" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def after_stop(ids: list[int], start: int) -> list[int]:

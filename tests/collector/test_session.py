@@ -1,7 +1,6 @@
 """Which turn a request continues: by what was said, and by the ids themselves."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +8,8 @@ import pytest
 from collector.conversation import Reply, ToolCall
 from collector.records import ChatRequest
 from collector.session import KnownTurn, Session
+from tests.shared_folder import MISSING, find_shared
 
-CASES = Path(__file__).parents[3] / "shared" / "cases"
 SYSTEM = {"role": "system", "content": "Be brief."}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
@@ -329,10 +328,10 @@ def test_ids_of_a_long_branch_are_kept_once() -> None:
 
 @pytest.mark.parametrize("name", ["002-qwen3-tool-loop-clean", "016-compaction-declared", "017-subagent-interleaved"])
 def test_parents_in_the_recorded_cases_are_found(name: str) -> None:
-    path = CASES / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"{path} is not on this machine")
-    turns = json.loads(path.read_text())["input"]["turns"]
+    shared = find_shared()
+    if shared is None:
+        pytest.skip(MISSING)
+    turns = json.loads((shared / "cases" / f"{name}.json").read_text())["input"]["turns"]
     session = Session("s", "dev")
     parents: list[int | None] = []
     for turn in turns:

@@ -3,16 +3,14 @@
 import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shared_folder import MISSING, find_shared
 from trainer.advantage import RewardedSession, RunningBaseline, advantages
-
-CASES = Path(__file__).parents[3] / "shared" / "cases"
 
 
 def grouped(groups: dict[str, list[float | None]]) -> list[RewardedSession]:
@@ -138,10 +136,10 @@ def test_group_advantages_equal_exact_fractions(rewards: list[int]) -> None:
 
 
 def test_the_handed_over_case_of_zero_variance_groups() -> None:
-    path = CASES / "030-zero-variance-groups.json"
-    if not path.exists():
-        pytest.skip(f"{path} is not here")
-    case = json.loads(path.read_text())
+    shared = find_shared()
+    if shared is None:
+        pytest.skip(MISSING)
+    case = json.loads((shared / "cases" / "030-zero-variance-groups.json").read_text())
     found = advantages(grouped(case["input"]["groups"]), RunningBaseline())
     assert found.zero_variance_groups == len(case["expected"]["zero_variance_groups"])
     for each in found.sessions:

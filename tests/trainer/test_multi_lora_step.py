@@ -305,3 +305,10 @@ def test_the_schedules_are_the_written_ones(folder: Path) -> None:
     assert [made.lr(step) for step in (1, 2, 4)] == [0.25, 0.5, 1.0]
     assert made.lr(6) == pytest.approx(0.5)
     assert (made.lr(8), made.lr(99)) == (pytest.approx(0), pytest.approx(0))
+
+
+def test_a_cosine_that_ends_with_the_warm_up_is_refused() -> None:
+    """It would have a learning rate of 0 from its first step on, and say nothing."""
+    for warmup, total in ((0, 0), (4, 4), (4, 3)):
+        with pytest.raises(ValueError, match="train nothing"):
+            OptimizerConfig(schedule="cosine", warmup_steps=warmup, total_steps=total)

@@ -45,3 +45,19 @@ def test_no_tokens_are_no_numbers() -> None:
 def test_a_head_that_is_trained_is_refused() -> None:
     with pytest.raises(ValueError, match="expected it frozen"):
         token_logprobs(torch.zeros(1, 4), torch.zeros(6, 4, requires_grad=True), torch.tensor([0]), torch.ones(1))
+
+
+def test_a_token_with_a_small_share_of_the_gradient_keeps_all_of_its_distribution() -> None:
+    """In float16 a probability times such a share would be 0, and only the sampled token's column would be left."""
+    generator = torch.Generator().manual_seed(2)
+    head = 1 + torch.randn(4096, 8, generator=generator)
+    hidden = torch.zeros(2, 8)  # uniform: each probability is 2.4e-4
+    shares = torch.tensor([1.0, 1e-4])
+    found: list[torch.Tensor] = []
+    for dtype in (torch.float16, torch.float64):
+        given = hidden.to(dtype).requires_grad_()
+        logprobs, _ = token_logprobs(given, head.to(dtype), torch.tensor([3, 5]), torch.ones(2))
+        (logprobs * shares.to(logprobs.dtype)).sum().backward()
+        assert given.grad is not None
+        found.append(given.grad.double() / shares[:, None])
+    assert ((found[0] - found[1]).norm(dim=1) / found[1].norm(dim=1)).max().item() < 0.01

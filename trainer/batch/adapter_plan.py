@@ -43,8 +43,18 @@ class AdapterPlan(NamedTuple):
         return [turn for batch in self.batches for session in batch.sessions for turn in session.turns]
 
 
-def plan_adapter(own: OwnTurns, rewards: SessionRewards, baseline: float | None, config: BatchConfig) -> AdapterPlan:
-    """Sifts the tenant's turns stage by stage, gives credit to those that are left, and cuts them into batches."""
+def plan_adapter(
+    own: OwnTurns,
+    rewards: SessionRewards,
+    baseline: float | None,
+    config: BatchConfig,
+    *,
+    updates_per_batch: int = 1,
+) -> AdapterPlan:
+    """Sifts the tenant's turns stage by stage, gives credit to those that are left, and cuts them into batches.
+
+    The weights are `updates_per_batch` steps further on at each batch than at the one before.
+    """
     capture = own.capture
     ledger = Ledger(capture.sessions)
     ledger.sift(own.reason)
@@ -55,7 +65,7 @@ def plan_adapter(own: OwnTurns, rewards: SessionRewards, baseline: float | None,
     credit = give_credit(ledger, capture, rewards, baseline, config)
     weights = propensity_weights(answers, config) if config.propensity else {}
     advantages = _weighted(ledger, credit.by_place, weights)
-    batches = _batches(ledger, own, rewards, advantages, config)
+    batches = _batches(ledger, own, rewards, advantages, config, updates_per_batch)
     trained = [session for batch in batches for session in batch.sessions]
     given = [rewards.rewarded(session).reward for session in trained]
     return AdapterPlan(
@@ -117,11 +127,12 @@ def _batches(
     rewards: SessionRewards,
     advantages: Mapping[Place, float],
     config: BatchConfig,
+    updates_per_batch: int,
 ) -> list[PlannedBatch]:
     """The kept turns in batches; those that are in none are left out."""
 
     def staleness(turn: TurnFacts, batch: int) -> int:
-        return own.lineage.staleness(own.exact_version(turn)) + batch
+        return own.lineage.staleness(own.exact_version(turn)) + batch * updates_per_batch
 
     def usable(unit: Unit, batch: int) -> int:
         stalest = config.max_staleness

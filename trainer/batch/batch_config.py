@@ -14,8 +14,9 @@ class BatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`[trainer.batch]`: which turns are trained on, against what they are compared, and in batches of what size."""
 
     batch_sessions: Positive = 32
-    """Sessions of one optimizer step. A group is never split, so a step may have more. A cycle has room for
-    max_staleness + 1 steps; where more sessions wait than fit, the rest is too stale and counted: raise this."""
+    """Sessions of one batch. A group is never split, so a batch may have more. A cycle has room for
+    max_staleness / updates_per_batch + 1 batches; where more sessions wait than fit, the rest is too stale and counted:
+    raise this."""
     min_sessions: Positive = 2
     """Fewest sessions of an optimizer step. Fewer at the end join the step before; where there is none they wait for
     the next cycle. One session alone has nothing of its own time to be compared with."""

@@ -50,7 +50,13 @@ def collect_work(
             untrained_events=config.batch.untrained_events,
         )
         baseline = (baselines or {}).get(adapter)
-        plans[adapter] = plan_adapter(own, rewards[settings.tenant], baseline, config.batch)
+        plans[adapter] = plan_adapter(
+            own,
+            rewards[settings.tenant],
+            baseline,
+            config.batch,
+            updates_per_batch=config.training.updates_per_batch,
+        )
     ids = read_ids(snapshot, [turn for plan in plans.values() for turn in plan.turns])
     return {
         adapter: AdapterWork(

@@ -19,7 +19,8 @@ class UpdateBatch(NamedTuple):
     advantages: Mapping[str, float]
     """Turn id of every turn with loss to its advantage, propensity weight and user cap folded in."""
     staleness: Mapping[str, int]
-    """Turn id of every turn with loss to its staleness: the batches before this one are counted as steps."""
+    """Turn id of every turn with loss to its staleness: the updates of the batches before this one are
+    counted as steps."""
     rewards: tuple[Reward, ...]
     """The rewards of its sessions and of their turns that were given."""
     reward_mean: float | None

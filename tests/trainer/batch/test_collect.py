@@ -36,6 +36,7 @@ from trainer.batch.collect import TABLES, collect_work
 from trainer.batch.work import WorkReport, work_report
 from trainer.config import TrainerConfig
 from trainer.rows import training_rows
+from trainer.training_config import TrainingConfig
 
 
 def test_two_sessions_are_compared_with_each_other(tmp_path: Path) -> None:
@@ -155,6 +156,17 @@ def test_turns_staler_than_the_bound_are_left_out_by_the_step_they_would_be_in(t
     assert [dict(batch.staleness) for batch in work.batches] == [{"p/1": 3, "q/1": 3}, {"r/1": 4, "s/1": 4}]
     assert left_out(work) == {"too_stale": 2}
     assert left_out(collected(store, config(max_staleness=2), steps={"a": 13})["a"]) == {"too_stale": 6}
+
+
+def test_every_update_of_the_batches_before_makes_a_batch_staler(tmp_path: Path) -> None:
+    """Three updates a batch: the second batch starts from weights that are three steps further on, not one."""
+    store = stored(tmp_path / "s", *pair("p", "q", "r", "s", "t", "u"))
+    settings = msgspec.structs.replace(
+        config(batch_sessions=2, max_staleness=4), training=TrainingConfig(updates_per_batch=3)
+    )
+    work = collected(store, settings)["a"]
+    assert [dict(batch.staleness) for batch in work.batches] == [{"p/1": 0, "q/1": 0}, {"r/1": 3, "s/1": 3}]
+    assert left_out(work) == {"too_stale": 2}
 
 
 def test_weights_older_than_the_version_they_continue_from_are_refused(tmp_path: Path) -> None:

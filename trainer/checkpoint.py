@@ -73,12 +73,19 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Writes the adapter's state below `parent`, in a new folder; weights that are not finite are refused."""
     _refuse_not_finite(optimizer)
-    parent.mkdir(parents=True, exist_ok=True)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{parent}: {error.strerror or error}; nothing was saved") from error
     target = parent / f"{_PREFIX}{optimizer.step:08d}-{uuid7()}"
     with replacing(target, force=False, owned=()) as fresh:
         fresh.mkdir()
-        write_peft(fresh, optimizer.adapter, base_model=base_model, dtype=getattr(torch, dtype))
-        save_file({name: tensor.cpu() for name, tensor in optimizer.state().items()}, fresh / _OPTIMIZER)
+        try:
+            write_peft(fresh, optimizer.adapter, base_model=base_model, dtype=getattr(torch, dtype))
+            save_file({name: tensor.cpu() for name, tensor in optimizer.state().items()}, fresh / _OPTIMIZER)
+        # How safetensors says that the disk is full.
+        except SafetensorError as error:
+            raise UserError(f"{target}: {error}; nothing was saved: make room on the disk") from error
         adapter = optimizer.adapter
         manifest = Manifest(
             adapter=adapter.name,

@@ -44,6 +44,7 @@ class Due(NamedTuple):
 class _Firing(NamedTuple):
     alert: Alert
     adapter: str | None
+    version: int | None
     text: str
 
 
@@ -62,7 +63,8 @@ def rollback_due(events: Iterable[Event], config: RollbackConfig, snapshot: Regi
 
     An alert counts when it is configured and has been firing for `after_s`, neither acknowledged nor silenced, and
     began after the live version was routed. It is of the adapter that its evidence names; without a name, of
-    the only adapter there is. A version is rolled back once: if a person returned to it, it stays.
+    the only adapter there is. One that names a version which takes no sessions, such as a candidate that was not
+    proved, takes back nothing. A version is rolled back once: if a person returned to it, it stays.
     """
     rollbacks: dict[str, RollbackDue] = {}
     refused: list[NotDue] = []
@@ -74,6 +76,10 @@ def rollback_due(events: Iterable[Event], config: RollbackConfig, snapshot: Regi
             continue
         now_standing = standing(snapshot, name)
         if name in rollbacks or _is_older(firing.alert, now_standing):
+            continue
+        if firing.version is not None and firing.version != now_standing.live.version:
+            about = f"{name}@{firing.version}, and sessions go to {shown(now_standing.live)}"
+            refused.append(NotDue(firing.alert.rule, f"it is about {about}"))
             continue
         said = _refusal(snapshot, now_standing)
         if said is not None:
@@ -97,8 +103,9 @@ def _firing(events: Iterable[Event], config: RollbackConfig, now: datetime) -> l
         before = newest.get(alert.rule)
         known = before is not None and before.alert.raised_at == alert.raised_at and alert.raised_at is not None
         adapter = event.adapter or (before.adapter if before is not None and known else None)
+        version = event.version if event.adapter or not known or before is None else before.version
         text = before.text if before is not None and known else event.text or alert.rule
-        newest[alert.rule] = _Firing(alert, adapter, text)
+        newest[alert.rule] = _Firing(alert, adapter, version, text)
     return [each for each in newest.values() if _counts(each.alert, config, now)]
 
 

@@ -27,10 +27,17 @@ def alert_event(transition: Transition, *, window: str, actor: str) -> Event:
         kind=ALERT,
         severity=after.severity if after.alarming else "info",
         adapter=seen.evidence.adapter if seen.evidence is not None else None,
+        version=_version(seen.evidence),
         actor=actor,
         text=sentence(transition, window=window),
         detail=detail,
     )
+
+
+def _version(evidence: Evidence | None) -> int | None:
+    """The version that the evidence is about, where it says."""
+    found = evidence.detail.get("version") if evidence is not None and evidence.detail else None
+    return found if isinstance(found, int) else None
 
 
 def described(transition: Transition, *, window: str) -> dict[str, object]:

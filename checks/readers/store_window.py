@@ -25,7 +25,7 @@ _TIMES = {"steps": "at", "spans": "to", "events": "at"}
 _WHOLE = ("evals", "runs")
 """Tables of few rows, with no time that would tell: all of them are in every window, as all versions are."""
 _KEYS: dict[str, tuple[str, ...]] = {
-    "turns": ("turn_id", "session_id", "started_at", "finished_at"),
+    "turns": ("turn_id", "session_id", "started_at", "finished_at", "tenant", "adapter"),
     "scores": ("turn_id",),
     "rewards": ("session_id",),
     "feedback": ("turn_id", "session_id"),
@@ -33,7 +33,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "spans": ("to",),
     "events": ("at", "session_id"),
 }
-"""Columns that tell whether a row is in the window."""
+"""Columns that tell whether a row is in the window, and whose it is."""
 
 
 class Window(NamedTuple):
@@ -54,6 +54,13 @@ class Window(NamedTuple):
         return f"the last {self.seconds:g} s"
 
 
+class TurnsOf(NamedTuple):
+    """Whose turns a window holds: those of one tenant that one adapter or the base model sampled."""
+
+    tenant: str
+    adapter: str
+
+
 class StoreWindow:
     """A window over a store. It remembers from which record on anything may still be in it.
 
@@ -61,9 +68,11 @@ class StoreWindow:
     spans and events are in it by their own time; evaluations, runs and versions are all there.
     """
 
-    def __init__(self, store: Path, window: Window) -> None:
+    def __init__(self, store: Path, window: Window, *, of: TurnsOf | None = None) -> None:
+        """`of` keeps other turns from filling the window."""
         self._store = store
         self._window = window
+        self._of = of
         self._since: dict[str, dict[str, int]] = {table: {} for table in _KEYS}
 
     def log(self, snapshot: Snapshot, now: datetime) -> NativeLog:
@@ -79,6 +88,9 @@ class StoreWindow:
         return NativeLog(_WindowTables(self._store, self._window, snapshot, kept, dict(self._since)))
 
     def _latest(self, turns: pl.DataFrame, now: datetime) -> pl.DataFrame:
+        if self._of is not None:
+            sampled = pl.col("adapter").is_null() | (pl.col("adapter") == self._of.adapter)
+            turns = turns.filter((pl.col("tenant") == self._of.tenant) & sampled)
         ended = pl.coalesce("finished_at", "started_at")
         if self._window.turns is not None:
             return turns.sort(ended, "writer", "seq").tail(self._window.turns)

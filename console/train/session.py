@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from collector.errors import EngineError, UserError
 from collector.records import Record
+from collector.store.layout import Layout
 from collector.store.reader import Reader
 from collector.store.registry import Registry
 from collector.store.writer import Writer
-from collector.store.writer_lock import LockHeld
+from collector.store.writer_lock import LockHeld, WriterLock
 from console.config import RoundhouseConfig, launch
 from console.train.alerts import alerts_of
 from console.train.outputs import Outputs, shown_on
@@ -27,13 +28,16 @@ from trainer.cycle.schedule import Schedule
 if TYPE_CHECKING:
     from trainer.cycle.orders import Orders
 
+_LOCK = "trainer"
+"""Two trainers would train the same turns twice, and each would supersede what the other had made."""
+
 
 def train(args: argparse.Namespace, whole: RoundhouseConfig, names: tuple[str, ...], schedule: Schedule | None) -> int:
     """One cycle, or cycles by a schedule; the exit code."""
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         shown = stack.enter_context(shown_on(as_json=args.json, plain=args.plain))
-        writer = stack.enter_context(_owned(args.store, whole.trainer.writer))
+        writer = owned(stack, args.store, whole.trainer.writer)
         registry = stack.enter_context(Registry(args.store))
         chosen = {name: whole.trainer.adapters[name] for name in names}
         refuse_mismatch(chosen, registry.snapshot(), None)
@@ -73,10 +77,13 @@ def _leading(whole: RoundhouseConfig) -> "AbstractContextManager[Orders]":
     return leading(Ranks.join(device_of(whole.trainer)))
 
 
-def _owned(store: Path, name: str) -> Writer:
-    """The trainer's journal, whose lock makes this process the one trainer of the store."""
+def owned(stack: ExitStack, store: Path, name: str) -> Writer:
+    """The trainer's journal, and the lock that makes this process the one trainer of the store, whatever its name."""
     try:
-        return Writer(store, name)
+        writer = stack.enter_context(Writer(store, name))
+        if name != _LOCK:
+            stack.callback(WriterLock(Layout(store), _LOCK).release)
+        return writer
     except LockHeld as error:
         raise UserError(f"another trainer owns this store: {error}") from error
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -146,6 +147,21 @@ def test_candidates_of_one_step_never_share_a_folder(base: Path, tmp_path: Path)
     assert first.sha256 == second.sha256, "the content is the same"
     shutil.rmtree(second.folder)
     assert save(tmp_path, optimizer).folder not in (first.folder, second.folder), "a deleted name is not used again"
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(base: Path, tmp_path: Path) -> None:
+    optimizer = trained(network(base), steps=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(UserError, match=r"File too large.*make room on the disk"):
+            save(tmp_path / "a", optimizer)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "a").iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file/a: Not a directory; nothing was saved"):
+        save(tmp_path / "file" / "a", optimizer)
 
 
 def test_weights_that_are_not_finite_are_not_saved(base: Path, tmp_path: Path) -> None:

@@ -36,12 +36,17 @@ def registry(tmp_path: Path) -> Generator[Registry]:
 
 
 def alerts(
-    levels: Sequence[str], *, begin: datetime, adapter: str | None = "bot", acts: Sequence[Act] = ()
+    levels: Sequence[str],
+    *,
+    begin: datetime,
+    adapter: str | None = "bot",
+    version: int | None = None,
+    acts: Sequence[Act] = (),
 ) -> list[Event]:
     """The events of an entropy alert that is evaluated once a minute from `begin` on."""
     board, events = Board(), list[Event]()
     for minute, level in enumerate(levels):
-        evidence = Evidence(adapter=adapter) if level == "fail" else None
+        evidence = Evidence(adapter=adapter, detail={"version": version}) if level == "fail" else None
         seen = Observation(level, 0.01, check="entropy", summary="entropy fell to 0.01", evidence=evidence)  # type: ignore[arg-type]
         at = begin + timedelta(minutes=minute)
         done = [act for act in acts if act.at <= at]
@@ -118,6 +123,14 @@ def test_a_version_is_rolled_back_once(registry: Registry, tmp_path: Path) -> No
     due = rollback_due(events, ON_ENTROPY, registry.snapshot(), now=after(3))
     assert due.rollbacks == ()
     assert "was rolled back once and a person returned to it" in due.refused[0].reason
+
+
+def test_an_alert_about_a_candidate_does_not_take_back_what_is_live(registry: Registry) -> None:
+    candidate = alerts(["fail", "fail"], begin=after(1), version=2)
+    due = rollback_due(candidate, ON_ENTROPY, registry.snapshot(), now=after(3))
+    assert due == ((), (("entropy", "it is about bot@2, and sessions go to bot@1"),))
+    live = alerts(["fail", "fail"], begin=after(1), version=1)
+    assert len(rollback_due(live, ON_ENTROPY, registry.snapshot(), now=after(3)).rollbacks) == 1
 
 
 def test_without_a_name_the_only_adapter_is_meant_and_of_several_none(registry: Registry) -> None:

@@ -15,6 +15,7 @@ from collector.errors import EngineError, UserError
 from collector.records import Record, Version
 from collector.store.reader import Reader
 from collector.store.registry import Registry
+from collector.store.snapshot import Snapshot
 from trainer.adapter_standing import standing
 from trainer.config import TrainerConfig
 from trainer.cycle.cycle_log import CycleLog
@@ -100,8 +101,9 @@ def _versions(names: Collection[str], adapters: Collection[str]) -> set[tuple[st
 def _fresh(setting: Setting, site: Site, contexts: Mapping[str, Contexts]) -> list[AdapterOutcome]:
     """What comes of the feedback that is new."""
     site.check()
-    parents = {name: standing(setting.registry.snapshot(), name).live for name in setting.names}
-    collected, outcomes = _collect(setting, site.log, parents)
+    parents, outcomes = _parents(setting, site.log)
+    collected, ended = _collect(setting, site.log, parents)
+    outcomes += ended
     if not collected:
         return outcomes
     site.check()
@@ -121,16 +123,29 @@ def _fresh(setting: Setting, site: Site, contexts: Mapping[str, Contexts]) -> li
     return outcomes
 
 
+def _parents(setting: Setting, log: CycleLog) -> tuple[dict[str, Version], list[AdapterOutcome]]:
+    """What each adapter is trained from, and an ending for every one that has no live version."""
+    parents: dict[str, Version] = {}
+    outcomes: list[AdapterOutcome] = []
+    for name in setting.names:
+        outcomes += _guarded(
+            log, name, lambda n=name: parents.update({n: standing(setting.registry.snapshot(), n).live})
+        )
+    return parents, outcomes
+
+
 def _collect(
     setting: Setting, log: CycleLog, parents: Mapping[str, Version]
 ) -> tuple[dict[str, Collected], list[AdapterOutcome]]:
     """What can be trained on, and an ending for every adapter without."""
     with log.stage("collect"), setting.reader.snapshot() as snapshot:
-        found = setting.parts.collect(snapshot, setting.registry.snapshot(), parents, _now())
+        found = _collected(setting, snapshot, parents)
     ready: dict[str, Collected] = {}
     outcomes: list[AdapterOutcome] = []
-    for name in setting.names:
-        work = found[name]
+    for name, work in found.items():
+        if isinstance(work, str):
+            outcomes.append(_failed(log, name, work))
+            continue
         counted = {"batches": work.batches, "sessions": work.sessions, "turns": work.turns, "funnel": dict(work.funnel)}
         log.done("collect", name, work.reason or f"{work.turns} turns of {work.sessions} sessions", counted)
         if work.batches:
@@ -146,6 +161,21 @@ def _collect(
         log.ended(outcome, "collect")
         outcomes.append(outcome)
     return ready, outcomes
+
+
+def _collected(setting: Setting, snapshot: Snapshot, parents: Mapping[str, Version]) -> Mapping[str, Collected | str]:
+    """In place of what cannot be collected there is the reason: a damaged checkpoint is its own adapter's alone."""
+    registry, now = setting.registry.snapshot(), _now()
+    try:
+        return setting.parts.collect(snapshot, registry, parents, now)
+    except (EngineError, UserError):
+        found: dict[str, Collected | str] = {}
+        for name, parent in parents.items():
+            try:
+                found |= setting.parts.collect(snapshot, registry, {name: parent}, now)
+            except (EngineError, UserError) as error:
+                found[name] = str(error)
+        return found
 
 
 def _train(

@@ -46,8 +46,9 @@ class CycleLog:
     def end(self, outcomes: tuple[AdapterOutcome, ...]) -> datetime:
         """The cycle has ended; when that is."""
         endings = {each.adapter: each.ending for each in outcomes}
-        said = ", ".join(f"{adapter} {ending.replace('_', ' ')}" for adapter, ending in endings.items())
-        severity: Severity = "warn" if BAD.intersection(endings.values()) else "info"
+        # One that was left behind and the one of this cycle may both be of one adapter.
+        said = ", ".join(f"{each.adapter} {each.ending.replace('_', ' ')}" for each in outcomes)
+        severity: Severity = "warn" if any(each.ending in BAD for each in outcomes) else "info"
         detail = {"endings": endings}
         return self._event("end", "done", f"cycle {self.number} ended: {said}", detail=detail, severity=severity)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from checks.config import ChecksConfig, own_thresholds
 from checks.finding import Finding
-from checks.readers.store_window import StoreWindow, Window
+from checks.readers.store_window import StoreWindow, TurnsOf, Window
 from checks.suite import CHECKS, run, select_checks
 from collector.store.reader import Reader
 from collector.store.registry_rows import read_registry
 from trainer.cycle.adapter_log import AdapterLog
 
 LATEST_TURNS = 4096
-"""Turns of the store that are looked at; a cycle trains on the newest."""
+"""Turns of the adapter that are looked at; a cycle trains on the newest."""
 
 
 def gate_findings(
@@ -23,9 +23,12 @@ def gate_findings(
     since is no fault of the next one."""
     if not names:
         return ()
-    versions = read_registry(store).versions
-    ended = {each.version for each in versions if each.adapter == adapter and each.state in ("rejected", "retired")}
-    window = StoreWindow(store, Window(turns=LATEST_TURNS))
+    window = StoreWindow(store, Window(turns=LATEST_TURNS), of=TurnsOf(tenant, adapter))
+    ended = [
+        each.version
+        for each in read_registry(store).versions
+        if each.adapter == adapter and each.state in ("rejected", "retired")
+    ]
     with Reader(store).snapshot() as snapshot:
         log = AdapterLog(window.log(snapshot, now), tenant=tenant, adapter=adapter, ended=ended)
         return run(log, checks=select_checks(names), thresholds=own_thresholds(config, CHECKS)).findings

@@ -122,7 +122,7 @@ class Parts(Protocol):
         ...
 
     def evaluate(self, candidate: Version, live: Version, best: Version, cycle: int) -> Evaluated:
-        """Samples the held-out suites."""
+        """Samples the slice of the held-out suites that is this one's turn: `cycle` counts the adapter's candidates."""
         ...
 
     def judge(self, candidate: Version, live: Version, evaluated: Evaluated, contexts: Contexts) -> Judged:

@@ -30,19 +30,11 @@ from collector.store.adapter_names import engine_name
 from collector.store.registry import Registry
 from trainer import adapters
 from trainer.adapter_standing import Standing, gate_summary, shown, standing
-from trainer.cycle.cycle_log import CycleLog, Stage
+from trainer.cycle.cycle_log import CycleLog
+from trainer.cycle.early_ending import Ended, refuse_decided, refuse_held, refuse_overtaken
 from trainer.cycle.outcome import AdapterOutcome, Ending
 from trainer.cycle.ports import Contexts, Evaluated, Judged, Parts, Proved
 from trainer.publish_config import PublishConfig
-
-
-class Ended(Exception):
-    """A candidate has come to its end at a stage."""
-
-    def __init__(self, stage: Stage, ending: Ending, reason: str) -> None:
-        super().__init__(reason)
-        self.stage: Stage = stage
-        self.ending: Ending = ending
 
 
 class Site(NamedTuple):
@@ -67,13 +59,12 @@ def publish(site: Site, candidate: Version, contexts: Contexts, *, recovered: bo
     """Brings a candidate as far as it gets; its ending is in the log."""
     numbers: dict[str, object] = {}
     try:
-        _to_the_gate(site, candidate, contexts, numbers)
-        _route(site, candidate)
-        ended = Ended("unload", "routed", _routed_reason(candidate))
-        settle(site, candidate.adapter)
+        _route(site, candidate, _to_the_gate(site, candidate, contexts, numbers))
+        ended = Ended("unload", "routed", _routed_reason(site, candidate))
+        settle_or_leave(site, candidate.adapter)
     except Ended as early:
         ended = early
-        if ended.ending in ("refuted", "refused"):
+        if ended.ending in ("refuted", "refused", "superseded"):
             reject(site, candidate, str(ended))
         unload(site, candidate)
         unload_retired(site, candidate.adapter)
@@ -111,6 +102,16 @@ def conclude(site: Site, candidate: Version, ending: Ending, reason: str) -> Ada
     return outcome
 
 
+def settle_or_leave(site: Site, adapter: str) -> None:
+    """Users have another version by now: what fails here is left to the next cycle, and is no fault of that version."""
+    try:
+        settle(site, adapter)
+    except (EngineError, UserError) as error:
+        site.log.note(
+            "drain", f"{adapter}: the version before stays loaded until the next cycle: {error}", adapter=adapter
+        )
+
+
 def settle(site: Site, adapter: str) -> None:
     """Drains, retires and unloads what is live without new sessions, and unloads whatever else nobody needs."""
     late: set[int] = set()
@@ -142,7 +143,8 @@ def reject(site: Site, candidate: Version, reason: str) -> None:
 def unload(site: Site, version: Version) -> None:
     """Unloads a version if an engine may hold it; one that hangs is left behind and tried again by the next cycle."""
     key = (version.adapter, version.version)
-    if key not in site.loaded:
+    # Looked up anew: a person may have promoted it, tried it as a canary or gone back to it meanwhile.
+    if key not in site.loaded or shown(version) in _in_use(site):
         return
     try:
         with site.log.stage("unload", *key) as found:
@@ -178,9 +180,10 @@ def proof_of(site: Site, version: Version, other: Version, contexts: Contexts) -
     return proof
 
 
-def _to_the_gate(site: Site, candidate: Version, contexts: Contexts, numbers: dict[str, object]) -> None:
-    """Everything before users see it; raises `Ended` where it ends here."""
+def _to_the_gate(site: Site, candidate: Version, contexts: Contexts, numbers: dict[str, object]) -> Standing:
+    """Everything before users see it; raises `Ended` where it ends here. How the adapter stood when it was judged."""
     now = standing(site.registry.snapshot(), candidate.adapter)
+    refuse_overtaken(candidate, now)
     # The version before is what the proof measures noise on.
     be_served(site, now.live, contexts)
     load(site, candidate)
@@ -196,6 +199,7 @@ def _to_the_gate(site: Site, candidate: Version, contexts: Contexts, numbers: di
         raise Ended("gate", "refused", f"the gate refused it: {judged.text}")
     if judged.verdict == "inconclusive":
         raise Ended("gate", "inconclusive", f"the gate holds it: {judged.text}")
+    return now
 
 
 def be_served(site: Site, version: Version, contexts: Contexts) -> None:
@@ -218,7 +222,9 @@ def _in_use(site: Site) -> set[str]:
 def _evaluate(site: Site, candidate: Version, live: Version, best: Version) -> Evaluated:
     site.check()
     with site.log.stage("evaluate", candidate.adapter, candidate.version) as found:
-        evaluated = site.parts.evaluate(candidate, live, best, site.log.number)
+        # Versions, not cycles, walk through the suite: a cycle without a candidate would use up a slice, and a second
+        # try at the same candidate would get another chance.
+        evaluated = site.parts.evaluate(candidate, live, best, candidate.version - 1)
         for record in evaluated.evals:
             site.write(record)
         found |= {"samples": len(evaluated.evals), "text": evaluated.text}
@@ -230,25 +236,37 @@ def _judge(site: Site, candidate: Version, live: Version, evaluated: Evaluated, 
     adapter, version = candidate.adapter, candidate.version
     with site.log.stage("gate", adapter, version) as found:
         judged = site.parts.judge(candidate, live, evaluated, contexts)
+        refuse_decided(standing(site.registry.snapshot(), adapter).versions[version])
         site.registry.record_gate(adapter, version, judged.report, actor=site.actor, reason=judged.text)
         found |= {"verdict": judged.verdict, "text": judged.text}
     return judged
 
 
-def _route(site: Site, candidate: Version) -> None:
+def _route(site: Site, candidate: Version, judged_at: Standing) -> None:
     site.check()
     adapter, version = candidate.adapter, candidate.version
-    _refuse_held(standing(site.registry.snapshot(), adapter))
+    snapshot = site.registry.snapshot()
+    now = standing(snapshot, adapter)
+    refuse_decided(now.versions[version])
+    refuse_overtaken(candidate, now)
+    if now.best != judged_at.best:
+        # Without an ending it is taken up again.
+        raise UserError(
+            f"version {now.best} became what the gate compares with while version {judged_at.best} was compared with; "
+            "the next cycle judges it again"
+        )
+    refuse_held(now)
     try:
         with site.log.stage("route", adapter, version) as found:
             changed = adapters.promote(
                 site.registry,
                 adapter,
                 version,
-                load=_loaded_and_proved,
+                load=lambda _: _refuse_gone(site, candidate),
                 actor=site.actor,
                 reason="proved, and passed the gate",
                 automatic=True,
+                seen=snapshot.revision,
             )
             found["from"] = changed.before
             _follow(site, changed.revision, found)
@@ -257,13 +275,6 @@ def _route(site: Site, candidate: Version) -> None:
     for older in standing(site.registry.snapshot(), adapter).versions[:version]:
         if older.state == "candidate":
             reject(site, older, f"superseded: version {version} went live")
-
-
-def _refuse_held(now: Standing) -> None:
-    if now.held is not None:
-        raise Ended("route", "held", f"it passed, and waits: {now.held.actor} holds the adapter: {now.held.reason}")
-    if now.canary is not None:
-        raise Ended("route", "held", f"it passed, and waits: {shown(now.canary[0])} is on trial as a canary")
 
 
 def _follow(site: Site, revision: int, found: dict[str, object]) -> None:
@@ -275,11 +286,14 @@ def _follow(site: Site, revision: int, found: dict[str, object]) -> None:
         found["text"] = f"{', '.join(behind)} did not follow in {limit_s:g} s"
 
 
-def _loaded_and_proved(_: Version) -> None:
-    """The stages before have done both in this process."""
+def _refuse_gone(site: Site, candidate: Version) -> None:
+    """The stages before have loaded and proved it; an engine that was started anew since has forgotten it."""
+    held = site.parts.held()
+    if shown(candidate) not in (held.anywhere if site.publish.enough is not None else held.everywhere):
+        raise EngineError(f"{shown(candidate)} is not loaded any more: was an engine started anew? it is not routed to")
 
 
-def _routed_reason(candidate: Version) -> str:
-    score = gate_summary(candidate).score
+def _routed_reason(site: Site, candidate: Version) -> str:
+    score = gate_summary(standing(site.registry.snapshot(), candidate.adapter).versions[candidate.version]).score
     held_out = "" if score is None else f", held-out score {score:.3f}"
     return f"version {candidate.version} takes the new sessions (before: version {candidate.parent}{held_out})"

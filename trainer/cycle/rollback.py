@@ -11,7 +11,7 @@ from trainer.adapter_standing import standing
 from trainer.cycle.cycle import Setting, site_of
 from trainer.cycle.cycle_log import CycleLog
 from trainer.cycle.ports import Contexts
-from trainer.cycle.publication import Site, load, proof_of, settle
+from trainer.cycle.publication import Site, load, proof_of, settle_or_leave
 from trainer.rollback_due import RollbackDue, rollback_due
 
 
@@ -43,10 +43,10 @@ class Rollbacks:
     def _done(self, due: RollbackDue) -> str:
         setting = self._setting
         log = CycleLog(setting.history.number, setting.write, lambda: datetime.now(UTC), actor=setting.actor)
-        site = site_of(setting, log)
-        with setting.reader.snapshot() as snapshot:
-            contexts = setting.parts.contexts(snapshot, due.adapter)
         try:
+            site = site_of(setting, log)
+            with setting.reader.snapshot() as snapshot:
+                contexts = setting.parts.contexts(snapshot, due.adapter)
             roll_back(site, due, contexts)
         except (EngineError, UserError) as error:
             log.note("rollback", f"{due.adapter} was not rolled back: {error}", adapter=due.adapter)
@@ -65,7 +65,18 @@ def roll_back(site: Site, due: RollbackDue, contexts: Contexts) -> None:
         if proof.verdict != "proved":
             raise UserError(f"version {target.version} is not proved to be served: {proof.text}")
 
-    changed = adapters.rollback(site.registry, due.adapter, due.to, load=served, actor=site.actor, reason=due.reason)
+    snapshot = site.registry.snapshot()
+    if (live := standing(snapshot, due.adapter).live.version) != due.version:
+        raise UserError(f"version {live} is live by now, and the alert was about version {due.version}")
+    changed = adapters.rollback(
+        site.registry,
+        due.adapter,
+        due.to,
+        load=served,
+        actor=site.actor,
+        reason=due.reason,
+        seen=snapshot.revision,
+    )
     adapters.wait_for_readers(site.registry, changed.revision, site.publish.acknowledge_limit_s)
     site.log.note("rollback", f"{due.adapter}: back to version {due.to}: {due.reason}", adapter=due.adapter)
-    settle(site, due.adapter)
+    settle_or_leave(site, due.adapter)

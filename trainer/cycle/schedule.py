@@ -110,6 +110,8 @@ def _wanted(schedule: Schedule, past: Past, now: datetime) -> tuple[datetime | N
             return now, "no cycle has run yet"
         next_at = past.began_at + schedule.every
         late = now - next_at
+        if late < timedelta(0):
+            return next_at, "by the time since the last one began"
         return next_at, "the time has come" if late < schedule.every else "a cycle was missed"
     if schedule.min_feedback is None:
         return None, "nothing starts another cycle"
@@ -123,10 +125,11 @@ def _opening(windows: Sequence[IdleWindow], at: datetime, zone: tzinfo | None) -
     today = at.astimezone(zone).date()
     candidates: list[datetime] = []
     # A window of the day before may reach into this one, and the next one may open tomorrow.
-    for day in (today + timedelta(days=days) for days in (-1, 0, 1)):
+    # One that the clocks were put forward over is not there on that day, so that the day after may have the next.
+    for day in (today + timedelta(days=days) for days in (-1, 0, 1, 2)):
         for window in windows:
             opens, closes = _bounds(window, day, zone)
-            if at < closes:
+            if opens < closes and at < closes:
                 candidates.append(max(opens, at))
     return min(candidates)
 

@@ -14,7 +14,7 @@ import sys
 
 def main() -> None:
     """Reads replies and writes verdicts."""
-    order = json.loads(sys.stdin.readline())
+    own, order = os.getpid(), json.loads(sys.stdin.readline())
     # What the function prints must not look like a verdict.
     verdicts = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -31,6 +31,9 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_REAL, order["time_limit_s"])
         score = function(asked["task"], asked["reply"])
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if os.getpid() != own:
+            # The function forked and came back twice: one verdict is given, by the process that was asked.
+            os._exit(0)
         if not isinstance(score, bool | int | float):
             raise TypeError(f"returned {score!r}, expected a bool or a score from 0 to 1")
         verdicts.write(json.dumps(float(score)) + "\n")

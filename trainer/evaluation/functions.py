@@ -1,17 +1,24 @@
 """Verifiers that are Python functions: each called in a process of its own, with a time limit for each reply."""
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from trainer.evaluation import function_process
 
 _IMPORT_LIMIT_S = 60.0
+_LOOK_S = 0.2
+_SLACK_S = 2.0
+"""After its own alarm should have ended it."""
 
 
 class Judged(NamedTuple):
@@ -19,6 +26,13 @@ class Judged(NamedTuple):
 
     task: object
     reply: object
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    path: list[str]
+    function: str
+    time_limit_s: float
+    import_limit_s: float
 
 
 class Fault(NamedTuple):
@@ -30,12 +44,8 @@ class Fault(NamedTuple):
 def call_function(function: str, judged: Sequence[Judged], *, folder: Path, time_limit_s: float) -> list[float | Fault]:
     """The verdicts of `module:function`, a `Fault` for each reply on which it fails. `folder` is searched first."""
     verdicts: list[float | Fault] = []
-    order = {
-        "path": [str(folder.absolute()), *(path or str(Path.cwd()) for path in sys.path)],
-        "function": function,
-        "time_limit_s": time_limit_s,
-        "import_limit_s": _IMPORT_LIMIT_S,
-    }
+    path = [str(folder.absolute()), *(path or str(Path.cwd()) for path in sys.path)]
+    order = _Order(path=path, function=function, time_limit_s=time_limit_s, import_limit_s=_IMPORT_LIMIT_S)
     while len(verdicts) < len(judged):
         found, fault = _call(order, judged[len(verdicts) :])
         if found is None:
@@ -46,23 +56,58 @@ def call_function(function: str, judged: Sequence[Judged], *, folder: Path, time
     return verdicts
 
 
-def _call(order: Mapping[str, object], judged: Sequence[Judged]) -> tuple[list[float] | None, str]:
+def _call(order: _Order, judged: Sequence[Judged]) -> tuple[list[float] | None, str]:
     """The verdicts up to the reply on which the process ended, and why it did; None where it never began."""
     lines = [msgspec.json.encode(each) for each in (order, *({"task": j.task, "reply": j.reply} for j in judged))]
-    # -P: the folder of the process's own file is not searched.
-    done = subprocess.run(
-        [sys.executable, "-P", function_process.__file__],
-        input=b"\n".join(lines) + b"\n",
-        capture_output=True,
-        check=False,
-    )
-    began, *verdicts = done.stdout.splitlines() or [b""]
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    reason = said[-1] if said else f"its process ended with status {done.returncode}"
-    if done.returncode == -signal.SIGALRM:
-        limit = order["import_limit_s" if not began else "time_limit_s"]
+    # Files, not pipes: a process that the function left running would keep a pipe open for ever.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as errors:
+        given.write(b"\n".join(lines) + b"\n")
+        given.seek(0)
+        # -P: the folder of the process's own file is not searched.
+        process = subprocess.Popen(
+            [sys.executable, "-P", function_process.__file__],
+            stdin=given,
+            stdout=told,
+            stderr=errors,
+            start_new_session=True,
+        )
+        in_time = _wait(process, told, order)
+        began, *verdicts = _read(told).splitlines() or [b""]
+        said = _read(errors).decode(errors="replace").strip().splitlines()
+    reason = said[-1] if said else f"its process ended with status {process.returncode}"
+    if not in_time or process.returncode == -signal.SIGALRM:
+        limit = order.time_limit_s if began else order.import_limit_s
         reason = f"ran longer than {limit:g} s"
-    return ([float(verdict) for verdict in verdicts] if began else None), reason
+    if not began:
+        return None, reason
+    return [float(verdict) for verdict in verdicts], reason
+
+
+def _wait(process: "subprocess.Popen[bytes]", told: BinaryIO, order: _Order) -> bool:
+    """Whether it ended by itself. A function may set an alarm of its own, so that ours never comes."""
+    seen, since = 0, time.monotonic()
+    try:
+        while True:
+            try:
+                process.wait(_LOOK_S)
+                return True
+            except subprocess.TimeoutExpired:
+                size = os.fstat(told.fileno()).st_size
+            limit = order.time_limit_s if seen else order.import_limit_s
+            if size > seen:
+                seen, since = size, time.monotonic()
+            elif time.monotonic() - since > limit + _SLACK_S:
+                return False
+    finally:
+        # What it started goes with it.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _read(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
 def _checked(function: str, verdict: float) -> float | Fault:

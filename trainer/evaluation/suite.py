@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import msgspec
 import regex
@@ -78,6 +78,32 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if self.messages is None else ChatRequest(messages=self.messages, tools=self.tools)
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """What of a task's message every template reads."""
+
+    role: Text
+    content: str | list[dict[str, object]] | None = None
+    tool_calls: list[dict[str, object]] | None = None
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str | dict[str, object] = {}
+
+
+class _Call(msgspec.Struct, frozen=True):
+    function: _Function
+    id: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """What of a known reply is read."""
+
+    content: str | list[dict[str, object]] | None = None
+    tool_calls: list[_Call] | None = None
+    role: Literal["assistant"] = "assistant"
+
+
 class Suite(NamedTuple):
     """The tasks of one file, in its order."""
 
@@ -147,7 +173,7 @@ def _tasks(path: Path, lines: list[bytes]) -> Iterator[tuple[str, Task]]:
         place = f"{path}:{number}"
         try:
             task = msgspec.json.decode(line, type=Task)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UserError(f"{place}: {error}; expected a task as samples/evaluation/README.md describes") from error
         if fault := _fault(task):
             raise UserError(f"{place}: task {task.task_id!r}: {fault}")
@@ -166,16 +192,35 @@ def _fault(task: Task) -> str | None:
         return f"it has {found}, expected one of them"
     if task.tools is not None and task.messages is None:
         return "it has tools but no messages; write the tools into the prompt's ids, or give messages"
-    if verifier.regex is not None:
-        return _regex_fault(verifier.regex)
+    for index, message in enumerate(task.messages or ()):
+        if wrong := _convert_fault(message, _Asked):
+            return f"messages[{index}]: {wrong}; expected a message in chat form"
+    if verifier.regex is not None and (wrong := _regex_fault(verifier.regex)):
+        return wrong
+    if any("\0" in word for word in verifier.command or ()):
+        return "a word of the command holds a NUL character, which no program can be given; take it out"
+    for known in (*task.known_good, *task.known_bad):
+        if not isinstance(known, str) and (wrong := _convert_fault(known, _Message)):
+            return (
+                f"a known reply is no assistant message: {wrong}; give its text, or content and tool_calls in chat form"
+            )
     if verifier.python is not None and not _FUNCTION.fullmatch(verifier.python):
         return f"python is {verifier.python!r}, expected module:function"
+    return None
+
+
+def _convert_fault(message: dict[str, object], expected: type[msgspec.Struct]) -> str | None:
+    """Why a message is not of the form expected."""
+    try:
+        msgspec.convert(message, expected)
+    except msgspec.ValidationError as error:
+        return str(error)
     return None
 
 
 def _regex_fault(pattern: str) -> str | None:
     try:
         regex.compile(pattern)
-    except regex.error as error:
+    except (regex.error, RecursionError, OverflowError) as error:
         return f"the regex does not compile: {error}"
     return None

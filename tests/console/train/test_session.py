@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from collector.store.reader import Reader
 from collector.store.registry_rows import read_registry
+from collector.store.writer import Writer
 from console.cli import main
+from console.train.session import owned
 from tests.console.train.captured import TENANT, capture, settings, suite
 from tests.trainer.engine.loopback import Served, serving
 from trainer.engine_config import EngineConfig
@@ -85,3 +88,18 @@ def test_two_cycles_from_captured_turns_to_a_served_version(
     assert [*served.engine.bank.loaded] == ["bot@2"]
     versions = read_registry(store).versions
     assert [(each.parent, each.optimizer_step) for each in versions] == [(None, 0), (0, 2), (1, 4)]
+
+
+@pytest.mark.parametrize("other", ["trainer", "night-shift"])
+def test_a_store_has_one_trainer_whatever_its_journal_is_called(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], other: str
+):
+    store, config = tmp_path / "store", tmp_path / "r.toml"
+    with Writer(store, "collector"):
+        pass
+    for first, second in ((other, "day-shift"), ("day-shift", other)):
+        config.write_text(f'[trainer]\nwriter = "{second}"\n[trainer.adapters.bot]\ntenant = "acme"\n')
+        with ExitStack() as owner:
+            owned(owner, store, first)
+            assert main(["train", "--store", str(store), "--config", str(config), "--once"]) == 2
+        assert "another trainer owns this store" in capfd.readouterr().err

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collector.errors import EngineError
+from collector.errors import EngineError, UserError
 from collector.records import Eval, Event, Feedback, Record, Version
 from collector.store.reader import Reader
 from collector.store.registry import Registry
@@ -43,6 +43,8 @@ class ScriptedParts:
         """Engine names that cannot be unloaded."""
         self.unreachable = False
         self.calls: list[tuple[str, str]] = []
+        self.slices: list[tuple[str, int]] = []
+        """Which slice of its suites each evaluation was of."""
 
     @property
     def engine(self) -> dict[str, list[str]]:
@@ -63,6 +65,9 @@ class ScriptedParts:
     def collect(
         self, snapshot: Snapshot, registry: RegistrySnapshot, parents: Mapping[str, Version], now: datetime
     ) -> Mapping[str, Collected]:
+        for name in parents:
+            if ("collect", name) in self.breaks:
+                raise UserError(self.breaks["collect", name])
         self._called("collect", "")
         return {name: self._collected(name, parent.optimizer_step or 0) for name, parent in parents.items()}
 
@@ -104,6 +109,7 @@ class ScriptedParts:
 
     def evaluate(self, candidate: Version, live: Version, best: Version, cycle: int) -> Evaluated:
         self._called("evaluate", candidate.adapter)
+        self.slices.append((candidate.adapter, cycle))
         found = [
             Eval(adapter=candidate.adapter, version=version.version, suite="s", task_id="1", sample=0, score=1.0)
             for version in (candidate, live)

@@ -157,6 +157,15 @@ def test_a_failing_adapter_stops_no_other_one(tmp_path: Path):
     assert failed["detail"]["error"] == "out of adapter slots"
 
 
+def test_what_cannot_be_collected_for_one_adapter_is_collected_for_the_others(tmp_path: Path):
+    with Site(tmp_path, {"bad": "acme", "good": "beta"}) as site:
+        site.parts.sessions = {"bad": 1, "good": 1}
+        site.parts.breaks = {("collect", "bad"): "adapter_model.safetensors changed after it was written"}
+        outcome = cycle(site)
+        assert endings(outcome) == {"bad": "failed", "good": "routed"}
+        assert outcome.adapters[0].reason == "adapter_model.safetensors changed after it was written"
+
+
 def test_a_hung_unload_is_left_behind_and_tried_again(tmp_path: Path):
     with Site(tmp_path, {"bot": "acme"}) as site:
         site.parts.sessions = {"bot": 3}
@@ -183,6 +192,18 @@ def test_nothing_is_unloaded_before_every_collector_follows_the_routes(tmp_path:
         site.parts.sessions = {}
         cycle(site)
         assert site.parts.engine["loaded"] == ["bot@2"]
+
+
+def test_a_failure_is_not_hidden_by_what_came_after_it_in_the_same_cycle(tmp_path: Path):
+    with Site(tmp_path, {"bot": "acme"}) as site:
+        site.parts.sessions, site.parts.breaks = {"bot": 1}, {("load", "bot"): "out of adapter slots"}
+        cycle(site)
+        site.parts.sessions = {}
+        # The one left behind fails again, and nothing is new.
+        assert [each.ending for each in cycle(site).adapters] == ["failed", "nothing_new"]
+    last = cycle_events(tmp_path)[-1]
+    assert (last["severity"], last["text"]) == ("warn", "cycle 2 ended: bot failed, bot nothing new")
+    assert last["detail"]["endings"] == {"bot": "nothing_new"}
 
 
 def test_no_cycle_begins_while_the_engine_cannot_be_reached(tmp_path: Path):
@@ -234,3 +255,18 @@ def test_an_engine_that_was_started_anew_gets_what_is_served_loaded_and_proved_a
         assert endings(cycle(site)) == {"bot": "nothing_new"}
         assert site.parts.engine == {"loaded": ["bot@1"], "proved": ["bot@1"]}
         assert site.states("bot") == ["retired", "live"]
+
+
+def test_every_candidate_is_judged_on_the_next_slice_however_many_cycles_had_none(tmp_path: Path):
+    with Site(tmp_path, {"bot": "acme", "other": "beta"}) as site:
+        # In turn, as two tenants' feedback may come in: by cycle number each would see one half of its suite only.
+        for name in ("bot", "other", "bot", "other"):
+            site.parts.sessions = {name: 1}
+            cycle(site)
+        assert site.parts.slices == [("bot", 0), ("other", 0), ("bot", 1), ("other", 1)]
+        # The same candidate again gets no other slice to be lucky on.
+        site.parts.sessions, site.parts.breaks = {"bot": 1}, {("judge", "bot"): "the disk is full"}
+        cycle(site)
+        site.parts.sessions, site.parts.breaks = {}, {}
+        assert cycle(site).adapters[0].recovered
+        assert site.parts.slices[4:] == [("bot", 2), ("bot", 2)]

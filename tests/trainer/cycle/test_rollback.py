@@ -4,13 +4,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from checks.alerting.alert import Alert
+from collector.errors import UserError
 from collector.records import Event
 from tests.trainer.cycle.scripted import Site, cycle_events
-from trainer.cycle.cycle import run_cycle
-from trainer.cycle.rollback import Rollbacks
+from trainer.cycle import publication
+from trainer.cycle.cycle import run_cycle, site_of
+from trainer.cycle.cycle_log import CycleLog
+from trainer.cycle.rollback import Rollbacks, roll_back
 from trainer.rollback_config import RollbackConfig
+from trainer.rollback_due import RollbackDue
 
 
 def fire(site: Site, adapter: str = "bot") -> None:
@@ -65,3 +70,41 @@ def test_without_a_setting_no_alert_rolls_anything_back(tmp_path: Path):
         fire(site)
         assert Rollbacks(site.setting).look() == []
         assert site.routed("acme") == [("bot", 2)]
+
+
+def test_an_engine_that_is_down_keeps_a_rollback_waiting_and_the_trainer_alive(tmp_path: Path):
+    with Site(tmp_path, {"bot": "acme"}) as site:
+        rollbacks = two_versions(site)
+        fire(site)
+        site.parts.unreachable = True
+        [line] = rollbacks.look()
+        assert "bot should be rolled back to version 1" in line
+        assert "cannot be reached" in line
+        assert site.routed("acme") == [("bot", 2)]
+        site.parts.unreachable = False
+        [line] = rollbacks.look()
+        assert "bot was rolled back from version 2 to 1" in line
+
+
+def test_an_alert_takes_back_no_version_but_the_one_that_it_was_about(tmp_path: Path):
+    with Site(tmp_path, {"bot": "acme"}) as site:
+        two_versions(site)
+        due = RollbackDue("bot", 1, 0, "entropy", "alert entropy fires")
+        log = CycleLog(2, site.write, lambda: datetime.now(UTC), actor="trainer")
+        with pytest.raises(UserError, match="version 2 is live by now, and the alert was about version 1"):
+            roll_back(site_of(site.setting, log), due, [[1, 2, 3]])
+        assert site.routed("acme") == [("bot", 2)]
+
+
+def test_a_rollback_is_done_even_where_nothing_could_be_unloaded_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise UserError("the registry is locked")
+
+    with Site(tmp_path, {"bot": "acme"}) as site:
+        rollbacks = two_versions(site)
+        fire(site)
+        monkeypatch.setattr(publication, "unload_retired", broken)
+        [line] = rollbacks.look()
+        assert "bot was rolled back from version 2 to 1, and is held" in line

@@ -122,3 +122,23 @@ def test_feedback_outside_a_window_waits_for_it() -> None:
     nightly = Schedule(min_feedback=1, windows=NIGHT)
     found = due(nightly, past(timedelta(minutes=1), new_feedback=3), NOON, UTC)
     assert (found.now, found.at) == (False, datetime(2026, 3, 10, 22, 0, tzinfo=UTC))
+
+
+def test_a_window_that_the_clocks_skip_waits_for_the_next_day():
+    # On 8 March 2026 New York went from 02:00 to 03:00: 02:30 is read as 03:30, after the window's end at 03:15.
+    zone = ZoneInfo("America/New_York")
+    schedule = Schedule(every=timedelta(hours=1), windows=(idle_window("02:30-03:15"),))
+    at = datetime(2026, 3, 8, 6, 0, tzinfo=UTC)
+    past = Past(at - timedelta(hours=5), True, 0)
+    for now in (at, datetime(2026, 3, 8, 7, 5, tzinfo=UTC), datetime(2026, 3, 8, 7, 30, tzinfo=UTC)):
+        found = due(schedule, past, now, zone)
+        assert (found.now, found.at) == (False, datetime(2026, 3, 9, 6, 30, tzinfo=UTC))
+    opened = due(schedule, past, datetime(2026, 3, 9, 6, 30, tzinfo=UTC), zone)
+    assert opened.now
+
+
+def test_the_time_has_come_only_when_it_has():
+    began = datetime(2026, 3, 8, 6, 0, tzinfo=UTC)
+    schedule = Schedule(every=timedelta(hours=5))
+    reasons = [due(schedule, Past(began, True, 0), began + timedelta(hours=hours)).reason for hours in (1, 5, 11)]
+    assert reasons == ["by the time since the last one began", "the time has come", "a cycle was missed"]

@@ -47,6 +47,14 @@ def test_a_suite_is_its_tasks_in_their_order(tmp_path: Path) -> None:
         ({"task_id": "b", "prompt_ids": [1], "tools": [], "verifier": {"exact": "x"}}, "it has tools but no messages"),
         ({**TASK, "task_id": "z"}, "task 'z' has the prompt of 'a'"),
         ({**TASK, "messages": [{"role": "user", "content": "other"}]}, "task 'a' is there already"),
+        ('{"task_id": "b", "messages": [{"role": ' + "[" * 100_000, "maximum recursion depth exceeded"),
+        ({**TASK, "messages": [{"role": "user", "content": [1]}]}, "messages[0]: Expected `object`, got `int`"),
+        ({**TASK, "messages": [{"content": "hi"}]}, "messages[0]: Object missing required field `role`"),
+        ({**TASK, "verifier": {"regex": "(" * 20_000 + ")" * 20_000}}, "the regex does not compile: maximum recursion"),
+        ({**TASK, "verifier": {"command": ["a\0b"]}}, "a word of the command holds a NUL character"),
+        ({**TASK, "known_good": [{"content": [1]}]}, "a known reply is no assistant message: Expected `object`, got"),
+        ({**TASK, "known_bad": [{"tool_calls": [{"function": "f"}]}]}, "a known reply is no assistant message"),
+        ({**TASK, "known_bad": [{"role": "user", "content": "x"}]}, "a known reply is no assistant message"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: object, fault: str) -> None:

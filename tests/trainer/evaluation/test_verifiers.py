@@ -1,5 +1,6 @@
 """Verifiers: each kind, its limits, and the fault that is no verdict."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from collector.conversation import Reply, ToolCall
 from collector.errors import UserError
+from trainer.evaluation import functions
 from trainer.evaluation.functions import Fault
 from trainer.evaluation.suite import CallShape, Suite, Task, Verifier
 from trainer.evaluation.verifiers import Answered, Verifiers, same_json
@@ -130,3 +132,45 @@ def test_a_function_that_is_not_there_is_a_fault_for_every_reply(tmp_path: Path)
 def test_a_suite_with_a_command_and_no_sandbox_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="commands run only in a sandbox, and there is no no-sandbox-here; install"):
         judge(tmp_path, task(command=["true"]))
+
+
+def test_a_function_that_leaves_a_process_running_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "judges.py").write_text(
+        "import subprocess\n\n"
+        "def starts(task, reply):\n"
+        "    started = subprocess.Popen(['sleep', '600'])\n"
+        "    open('PID', 'a').write(f'{started.pid}\\n')\n"
+        "    return reply['content'] == 'good'\n".replace("PID", str(tmp_path / "pids"))
+    )
+    assert judge(tmp_path, task(python="judges:starts"), "good", "bad") == [1, 0]
+    for pid in (tmp_path / "pids").read_text().split():
+        # Nothing of it is left: gone, or ended and not yet collected by whoever adopted it.
+        stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 30
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline, "it runs on"
+            time.sleep(0.01)
+
+
+def test_a_function_with_an_alarm_of_its_own_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "_SLACK_S", 0.1)
+    (tmp_path / "judges.py").write_text(
+        "import signal, time\n\n"
+        "def disarms(task, reply):\n"
+        "    signal.alarm(0)\n"
+        "    while reply['content'] == 'hang':\n"
+        "        time.sleep(0.1)\n"
+        "    return True\n"
+    )
+    one, hung, last = judge(tmp_path, task(python="judges:disarms"), "a", "hang", "b")
+    assert (one, last) == (1, 1)
+    assert isinstance(hung, Fault)
+    assert "ran longer than 0.5 s" in hung.text
+
+
+def test_a_function_that_forks_and_comes_back_twice_gives_one_verdict(tmp_path: Path) -> None:
+    (tmp_path / "judges.py").write_text(
+        "import os\n\ndef forks(task, reply):\n    return os.fork() > 0 and reply['content'] == 'good'\n"
+    )
+    assert judge(tmp_path, task(python="judges:forks"), "good", "bad", "good") == [1, 0, 1]

@@ -29,9 +29,10 @@ class Estimate(NamedTuple):
     low: float | None
     high: float | None
 
-    def __str__(self) -> str:
-        bounds = "no interval" if self.low is None else f"{self.low:+.2f} to {self.high:+.2f}"
-        return f"{self.mean:+.2f} ({bounds})"
+    def text(self, sign: str = "") -> str:
+        """Mean and bounds; with `sign` "+" as a difference."""
+        bounds = "no interval" if self.low is None else f"{self.low:{sign}.2f} to {self.high:{sign}.2f}"
+        return f"{self.mean:{sign}.2f} ({bounds})"
 
 
 class Exam(NamedTuple):

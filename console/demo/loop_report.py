@@ -20,7 +20,7 @@ def _exam_lines(exam: Exam | None) -> list[str]:
     tasks = len(exam.evals) // 2
     return [
         f"held-out, {tasks} orders in words that no traffic had; no version was chosen by them (95 % intervals)",
-        f"  version 0  {exam.before}",
-        f"  version {exam.version}  {exam.after}",
-        f"  gain       {exam.gain}: {verdict}",
+        f"  version 0  {exam.before.text()}",
+        f"  version {exam.version}  {exam.after.text()}",
+        f"  gain       {exam.gain.text('+')}: {verdict}",
     ]

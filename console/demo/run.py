@@ -118,7 +118,7 @@ def _unlearnt(options: Options, done: Done) -> list[str]:
         return []
     found = problems(done.rounds, sabotage=options.sabotage is not None)
     if done.exam is not None and not done.exam.risen and options.sabotage is None:
-        found.append(f"the held-out score did not rise beyond its interval: {done.exam.gain}")
+        found.append(f"the held-out score did not rise beyond its interval: {done.exam.gain.text('+')}")
     return found
 
 

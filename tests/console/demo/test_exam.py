@@ -37,3 +37,10 @@ def test_a_gain_counts_only_when_its_whole_interval_is_above_nothing() -> None:
     assert not compared(1, [(0.0, 0.0)] * 9 + [(0.0, 1.0)], ()).risen
     assert not compared(1, [(1.0, 0.0)] * 9 + [(0.0, 0.0)], ()).risen
     assert not compared(1, [(0.0, 1.0)], ()).risen
+
+
+def test_a_gain_is_shown_with_its_sign() -> None:
+    exam = compared(1, [(0.0, 1.0), (0.0, 1.0), (1.0, 1.0), (0.0, 1.0)], ())
+    # 0.75 ± 3.182446 / 4
+    assert exam.gain.text("+") == "+0.75 (-0.05 to +1.55)"
+    assert exam.after.text() == "1.00 (no interval)"

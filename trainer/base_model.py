@@ -5,6 +5,7 @@ from typing import cast
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from collector.errors import UserError
 from trainer.config import TrainerConfig
@@ -39,6 +40,7 @@ def device_of(config: TrainerConfig) -> str:
 
 def _proved(folder: Path, config: TrainerConfig, device: str) -> Policy:
     dtype = cast(torch.dtype, getattr(torch, config.dtype))
+    transformers_logging.disable_progress_bar()
     try:
         network = cast(
             PreTrainedModel,

@@ -38,8 +38,7 @@ def zero_variance_group(
     infinite = list(_not_finite(advantages))
     faulty = bool(infinite) or bool(sessions.select((pl.col("disagrees") | pl.col("not_finite")).any()).item())
     if sessions["reward"].null_count() == sessions.height and not faulty:
-        evaluated = turns["reward"].count() > 0 or rewards["value"].count() > 0
-        said = "only evaluations have a reward, and no training session" if evaluated else "no session has a reward"
+        said = _why_none(turns, rewards)
         return Finding.no_data("zero-variance-group", said, missing=("turns.reward", "rewards.value"))
     disagreeing = list(_disagreeing(sessions))
     groups = _groups(sessions)
@@ -64,6 +63,14 @@ def zero_variance_group(
         evidence=evidence,
         evidence_omitted=omitted,
     )
+
+
+def _why_none(turns: pl.DataFrame, rewards: pl.DataFrame) -> str:
+    observed = rewards.filter(pl.col("value").is_not_null())
+    if observed.height and observed["turn_id"].null_count() == 0:
+        return "every reward is of a single turn, and none of a session"
+    evaluated = turns["reward"].count() > 0 or observed.height > 0
+    return "only evaluations have a reward, and no training session" if evaluated else "no session has a reward"
 
 
 def _grouped(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:

@@ -109,3 +109,11 @@ def test_evaluation_is_not_training() -> None:
 def test_rewards_without_groups_are_no_data() -> None:
     found = check("zero-variance-group", turns=group(None, 1, 0))
     assert (found.status, found.missing) == ("no_data", ("turns.group_id", "turns.task_id"))
+
+
+def test_rewards_of_single_turns_are_told_from_none() -> None:
+    turns = [{"session_id": "s", "turn_id": "t", "group_id": "a"}, {"session_id": "r", "turn_id": "u", "group_id": "a"}]
+    rewards = [{"session_id": "s", "turn_id": "t", "value": 1.0}, {"session_id": "r", "turn_id": None, "value": None}]
+    found = check("zero-variance-group", turns=turns, rewards=rewards[:1])
+    assert (found.status, found.summary) == ("no_data", "every reward is of a single turn, and none of a session")
+    assert "single turn" in check("zero-variance-group", turns=turns, rewards=rewards).summary

@@ -186,6 +186,7 @@ class RewardRow(Row, frozen=True, kw_only=True):
     session_id: str
     turn_id: str | None = None
     value: float | None = None
+    closed_at: datetime | None = None
 
 
 class FeedbackRow(Row, frozen=True, kw_only=True):

@@ -12,12 +12,13 @@ def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
     """One row for each session of training turns, in the log's order.
 
     `session_id`; `reward`, null where none is observed or the observed ones disagree; `lowest` and `highest` observed;
-    `disagrees`; `not_finite` where a NaN or infinity stands for a reward. A reward of one turn is not the session's.
+    `disagrees`; `not_finite` where a NaN or infinity stands for a reward. A reward of one turn is not the session's; of
+    those closed at different times the last one counts.
     """
     trained = turns.filter(~pl.col("purpose").is_in(NOT_TRAINED).fill_null(False))
     sessions = trained.select("session_id").unique(maintain_order=True)
     on_turns = trained.select("session_id", pl.col("reward").cast(pl.Float64).alias("value"))
-    whole = rewards.filter(pl.col("turn_id").is_null()).select("session_id", pl.col("value").cast(pl.Float64))
+    whole = _latest(rewards.filter(pl.col("turn_id").is_null())).select("session_id", pl.col("value").cast(pl.Float64))
     observed = pl.concat([on_turns, whole]).drop_nulls("value")
     finite = pl.col("value").is_finite()
     folded = observed.group_by("session_id").agg(
@@ -31,3 +32,9 @@ def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
     known = joined.with_columns(pl.col("not_finite").fill_null(False), disagrees=apart.fill_null(False))
     alone = ~(pl.col("disagrees") | pl.col("not_finite"))
     return known.with_columns(reward=pl.when(alone).then("highest"))
+
+
+def _latest(rewards: pl.DataFrame) -> pl.DataFrame:
+    """Less what a later window of the same session replaced: a session that goes on is judged anew."""
+    at = pl.col("closed_at")
+    return rewards.filter(at.is_null() | (at == at.max().over("session_id")))

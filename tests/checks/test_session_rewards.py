@@ -1,5 +1,6 @@
 """One reward per session, from turns and the table of rewards."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -48,3 +49,15 @@ def test_a_nan_is_not_a_reward() -> None:
 def test_turns_of_evaluation_give_no_training_reward() -> None:
     rows = found({"session_id": ["a", "b"], "purpose": ["eval", "canary"], "reward": [1.0, 1.0]})
     assert list(rows) == ["b"]
+
+
+def test_of_a_session_that_closed_twice_the_later_reward_counts() -> None:
+    closed = [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
+    rows = found({"session_id": ["a"]}, {"session_id": ["a", "a"], "value": [0.25, 1.0], "closed_at": closed})
+    assert (rows["a"]["reward"], rows["a"]["disagrees"]) == (0.25, False)
+
+
+def test_rewards_that_closed_together_still_disagree() -> None:
+    closed = [datetime(2026, 1, 1, tzinfo=UTC)] * 2
+    row = found({"session_id": ["a"]}, {"session_id": ["a", "a"], "value": [0.25, 1.0], "closed_at": closed})["a"]
+    assert row["disagrees"]

@@ -16,7 +16,7 @@ from collector.records import Reward, Score
 from collector.store.reader import Reader
 from trainer.training.turn_scores import TurnScore
 
-_REWARD_KEYS = ("session_id", "turn_id", "mapping_sha256")
+_REWARD_KEYS = ("session_id", "turn_id", "mapping_sha256", "closed_at")
 
 
 class ScoredTurn(NamedTuple):
@@ -60,10 +60,13 @@ class WrittenBefore:
                     self._scores.setdefault(row["turn_id"], []).append(msgspec.convert(row, Score))
 
     def new_rewards(self, rewards: Iterable[Reward]) -> list[Reward]:
-        """Those of no session and turn that has one under the same mapping; they count as written from now on."""
+        """Those whose session and turn have none of this mapping and closing time; they count as written from now on.
+
+        A session that goes on closes again, at a later time.
+        """
         made: list[Reward] = []
         for reward in rewards:
-            key = (reward.session_id, reward.turn_id, reward.mapping_sha256)
+            key = (reward.session_id, reward.turn_id, reward.mapping_sha256, reward.closed_at)
             if key not in self._rewards:
                 self._rewards.add(key)
                 made.append(reward)

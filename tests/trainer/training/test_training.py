@@ -5,13 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from checks.measure import Tools
 from checks.measures.entropies import Entropies
@@ -246,6 +247,16 @@ def test_a_cycle_that_is_run_again_writes_no_score_and_no_reward_twice(model: Pa
     skipped = [event for event in loop.of(Event) if event.kind == "checkpoint_skipped"]
     assert [event.detail["folder"] for event in skipped] == [f"adapters/a/{first['a'].checkpoint.folder.name}"]
     assert "no version" in skipped[0].text
+
+
+def test_a_session_that_went_on_and_closed_again_has_its_later_reward_written(model: Path, tmp_path: Path) -> None:
+    loop = Loop(model, tmp_path / "store")
+    batch = loop.batch("a", 1)
+    loop.train(work_of("a", batch))
+    later = [replace(each, value=0.0, closed_at=each.closed_at + timedelta(hours=1)) for each in batch.rewards]
+    loop.train(work_of("a", batch._replace(rewards=(*batch.rewards, *later))))
+    written = loop.of(Reward)
+    assert written == [*batch.rewards, *later]
 
 
 def test_candidates_of_one_parent_can_all_be_registered(model: Path, tmp_path: Path) -> None:

@@ -6,6 +6,12 @@ SIGNIFICANT_BITS: dict[Dtype, int] = {"float32": 24, "float16": 11, "bfloat16": 
 """Of a number in each precision, the leading one included (IEEE 754-2019; bfloat16 keeps float32's exponent)."""
 
 
+def coarsest(*dtypes: Dtype | None) -> Dtype:
+    """The one of the known precisions that keeps the fewest bits; float32 where none is known."""
+    known = [each for each in dtypes if each is not None]
+    return min(known, key=SIGNIFICANT_BITS.__getitem__) if known else "float32"
+
+
 def precision_warning(trainer: Dtype, engine: Dtype | None, served_adapter: Dtype) -> str | None:
     """What a person is told where pi_old and mu cannot agree at equal version; None where they can.
 

@@ -44,8 +44,9 @@ class PublishConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     needs_cache: bool = True
     """Whether sampling must have used a cached prefix. Off for engines that run without a prefix cache, or with pages
     longer than a stretch."""
-    engine_dtype: Dtype = "float32"
-    """The coarser of the engines' and the trainer's precision: sets the noise that is expected between them."""
+    engine_dtype: Dtype | None = None
+    """The coarsest precision of the engines and the trainer: sets the noise that is expected between them. None takes
+    what the engines say of themselves."""
     prune: bool = True
     """Whether a cycle ends with deleting the files of retired and rejected versions that nothing refers to any more:
     no trainable turn, no version trained from them, no engine, no gate. Off keeps every checkpoint."""

@@ -12,7 +12,7 @@ from trainer.engine_config import Dtype
 from trainer.lora import TrainedAdapter
 from trainer.packing import pack
 from trainer.policy import Policy
-from trainer.precision import precision_warning
+from trainer.precision import coarsest, precision_warning
 from trainer.scorer import Scored
 from trainer.tiny_model import write_tiny_model
 
@@ -142,3 +142,9 @@ def test_the_warning_names_both_precisions_and_the_effect(
 
 def test_an_engine_that_does_not_say_is_a_warning_of_its_own() -> None:
     assert "does not say in which precision" in str(precision_warning("float32", None, "float32"))
+
+
+def test_the_coarsest_precision_keeps_the_fewest_bits_and_what_is_not_said_does_not_count() -> None:
+    assert coarsest("float32", None, "float16") == "float16"
+    assert coarsest("float16", "bfloat16", "float32") == "bfloat16"
+    assert coarsest(None) == "float32"

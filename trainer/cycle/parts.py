@@ -32,7 +32,7 @@ from trainer.gate.decide import decide
 from trainer.gate.report import Trial
 from trainer.gate.text import report_lines
 from trainer.gate.trials import Exam, Trials
-from trainer.precision import precision_warning
+from trainer.precision import coarsest, precision_warning
 from trainer.publish.judgement import Verdict
 from trainer.publish.publisher import Publisher, PublishError
 
@@ -91,6 +91,7 @@ class RealParts:
         urls, admin_key = self._engines
         refuse_other_base(urls, admin_key, self._model)
         self._facts = ask_engines(urls, admin_key, self._model)
+        self._expect_noise()
         self._warn_of_precision()
         return self._base_model
 
@@ -188,6 +189,14 @@ class RealParts:
         unloaded = self._publisher.unload(name)
         left = "".join(f"; left behind on {worker}: {why}" for worker, why in unloaded.left_behind.items())
         return UnloadedFrom(not unloaded.left_behind, f"from {len(unloaded.workers)} workers{left}")
+
+    def _expect_noise(self) -> None:
+        """Sets the noise that a proof allows by the coarsest precision in play, where the settings leave it open."""
+        publish = self._config.publish
+        if publish.engine_dtype is None:
+            dtype = coarsest(self._config.dtype, *(each.dtype for each in self._facts))
+            publish = msgspec.structs.replace(publish, engine_dtype=dtype)
+        self._publisher = Publisher(self._engines.urls, publish, self._engines.admin_key)
 
     def _warn_of_precision(self) -> None:
         """Says where pi_old and mu cannot agree; once, and again where an engine was started with another precision."""

@@ -65,7 +65,7 @@ def worker_proof(
         spread = _spread(probe, control.value, known)
     if answer.value is None:
         return WorkerProof(answer.worker, None, None, None, spread, answer.fault)
-    noise = noise_of(config.engine_dtype, spread)
+    noise = noise_of(config.engine_dtype or "float32", spread)
     observed, predicted = _compared(probe.passages, answer.value.scores)
     scored = judge(observed, predicted, noise)
     decoded = judge(*_resampled(probe, answer.value.continued, config.decode_temperature), noise)

@@ -1,7 +1,7 @@
 """Name, version and precision as an engine says them, and what the trainer makes of them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from tests.trainer.engine.loopback import Served, serving
 from trainer.config import TrainerConfig
 from trainer.cycle.engine_facts import ask_engines, facts_of
 from trainer.cycle.parts import Engines, RealParts
-from trainer.engine_config import EngineConfig
+from trainer.engine_config import Dtype, EngineConfig
+from trainer.publish.publisher import Publisher
+from trainer.publish_config import PublishConfig
 from trainer.tiny_model import write_tiny_model
 
 
@@ -83,3 +85,23 @@ def test_another_precision_is_said_once_and_recorded(model: Path, served: Served
     assert (event.kind, event.severity, event.text) == ("precision", "warn", line)
     parts("bfloat16").base_model()
     assert (len(lines), len(records)) == (1, 1)
+
+
+def test_a_proof_expects_the_noise_of_the_coarsest_precision(
+    model: Path, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    class Recording(Publisher):
+        def __init__(self, workers: Sequence[str], config: PublishConfig, admin_key: str | None = None) -> None:
+            super().__init__(workers, config, admin_key)
+            seen.append(config.engine_dtype)
+
+    monkeypatch.setattr("trainer.cycle.parts.Publisher", Recording)
+    cases: list[Dtype | None] = [None, "float16"]
+    for given in cases:
+        config = TrainerConfig(publish=PublishConfig(engine_dtype=given))
+        engines = Engines((served.url,))
+        parts = RealParts(tmp_path, config, model=model, base_model="tiny", engines=engines, write=lambda _: None)
+        parts.base_model()
+    assert seen == [None, "bfloat16", "float16", "float16"]

@@ -1,14 +1,16 @@
 """Whether the trainer scores in the precision that the engine sampled in. Imports no torch."""
 
+from collections.abc import Iterable
+
 from trainer.engine_config import Dtype
 
 SIGNIFICANT_BITS: dict[Dtype, int] = {"float32": 24, "float16": 11, "bfloat16": 8}
 """Of a number in each precision, the leading one included (IEEE 754-2019; bfloat16 keeps float32's exponent)."""
 
 
-def coarsest(*dtypes: Dtype | None) -> Dtype:
+def coarsest(dtypes: Iterable[Dtype | None]) -> Dtype:
     """The one of the known precisions that keeps the fewest bits; float32 where none is known."""
-    known = [each for each in dtypes if each is not None]
+    known: list[Dtype] = [each for each in dtypes if each is not None]
     return min(known, key=SIGNIFICANT_BITS.__getitem__) if known else "float32"
 
 

@@ -145,6 +145,6 @@ def test_an_engine_that_does_not_say_is_a_warning_of_its_own() -> None:
 
 
 def test_the_coarsest_precision_keeps_the_fewest_bits_and_what_is_not_said_does_not_count() -> None:
-    assert coarsest("float32", None, "float16") == "float16"
-    assert coarsest("float16", "bfloat16", "float32") == "bfloat16"
-    assert coarsest(None) == "float32"
+    assert coarsest(["float32", None, "float16"]) == "float16"
+    assert coarsest(["float16", "bfloat16", "float32"]) == "bfloat16"
+    assert coarsest([None]) == "float32"

@@ -194,8 +194,8 @@ class RealParts:
         """Sets the noise that a proof allows by the coarsest precision in play, where the settings leave it open."""
         publish = self._config.publish
         if publish.engine_dtype is None:
-            dtype = coarsest(self._config.dtype, *(each.dtype for each in self._facts))
-            publish = msgspec.structs.replace(publish, engine_dtype=dtype)
+            of_engines = [each.dtype for each in self._facts]
+            publish = msgspec.structs.replace(publish, engine_dtype=coarsest([self._config.dtype, *of_engines]))
         self._publisher = Publisher(self._engines.urls, publish, self._engines.admin_key)
 
     def _warn_of_precision(self) -> None:

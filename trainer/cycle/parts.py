@@ -27,6 +27,7 @@ from trainer.cycle.engine_facts import EngineFacts, ask_engines
 from trainer.cycle.gate_findings import gate_findings
 from trainer.cycle.ports import Collected, Contexts, Evaluated, Held, Judged, LoadedOn, Made, Proved, UnloadedFrom
 from trainer.cycle.served_base import refuse_other_base
+from trainer.engine_config import Dtype
 from trainer.evaluation.engine_sampler import EngineSampler
 from trainer.gate.decide import decide
 from trainer.gate.report import Trial
@@ -194,7 +195,7 @@ class RealParts:
         """Sets the noise that a proof allows by the coarsest precision in play, where the settings leave it open."""
         publish = self._config.publish
         if publish.engine_dtype is None:
-            of_engines = [each.dtype for each in self._facts]
+            of_engines: list[Dtype | None] = [each.dtype for each in self._facts]
             publish = msgspec.structs.replace(publish, engine_dtype=coarsest([self._config.dtype, *of_engines]))
         self._publisher = Publisher(self._engines.urls, publish, self._engines.admin_key)
 

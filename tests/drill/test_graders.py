@@ -24,7 +24,7 @@ def test_a_grader_that_fails_its_trial_ends_the_cycle_before_anything_is_judged(
         assert (cycle.code, cycle.ended["ending"]) == (1, "failed")
         assert "suite held, task 'task-" in cycle.ended["reason"]
         assert said in cycle.ended["reason"]
-        assert stages(loop.store)[-2:] == ["evaluate failed", "end done"]
+        assert stages(loop.store)[-4:] == ["evaluate failed", "prune begun", "prune done", "end done"]
         assert (routed(loop.store), states(loop.store)) == ([("bot", 0)], ["live", "candidate"])
         assert loop.next_session() is None
         # With a grader that lives the next cycle takes the candidate up.

@@ -23,7 +23,7 @@ def test_a_hung_load_fails_in_time_and_the_next_cycle_goes_on(
         cycle = loop.train()
         assert (cycle.code, cycle.ended["ending"]) == (1, "failed")
         assert "gave no answer in 1.5 s and was left behind" in cycle.ended["reason"]
-        assert stages(loop.store)[-2:] == ["load failed", "end done"]
+        assert stages(loop.store)[-4:] == ["load failed", "prune begun", "prune done", "end done"]
         assert len(hung.asked_for) == 1
         assert (routed(loop.store), states(loop.store)) == ([("bot", 0)], ["live", "candidate"])
         assert loop.next_session() is None

@@ -94,6 +94,7 @@ def test_a_whole_store_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_registry_with_routes_is_clean(tmp_path: Path) -> None:
+    fill(tmp_path, hot=1)
     with Registry(tmp_path) as registry:
         registry.register_adapter("demo", tenant="t", base_model="m", actor="a", reason="r")
         routes = [Route(tenant="t", adapter="demo", version=0)]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.microbatches import microbatches
+from trainer.microbatches import FULL_TOKENS, microbatches
 from trainer.packing import Packed, pack
 from trainer.rows import SampledRun, TrainingRow
 
@@ -73,3 +73,10 @@ def test_microbatches_hold_every_row_once_within_the_budget(drawn: list[tuple[li
     assert sorted(index for part in made for index in part) == list(range(len(rows)))
     for part in made:
         assert len(pack([rows[index] for index in part]).ids_T) <= max(budget, len(rows[part[0]].ids))
+
+
+def test_a_further_adapter_joins_a_microbatch_only_until_it_is_full() -> None:
+    half, rest = FULL_TOKENS // 2, FULL_TOKENS - FULL_TOKENS // 2
+    rows = [row([1] * half, "a"), row([2] * rest, "b"), row([3] * 2, "c"), row([3, 4] * half, "c")]
+    assert microbatches(rows, budget_tokens=10 * FULL_TOKENS) == [[0, 1], [2, 3]]
+    assert microbatches([row([at] * half, "a") for at in range(4)], budget_tokens=10 * FULL_TOKENS) == [[0, 1, 2, 3]]

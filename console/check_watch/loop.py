@@ -1,13 +1,10 @@
 """The loop of `roundhouse check --watch`: evaluates, shows, waits; a signal ends it between two batches."""
 
 import argparse
-import signal
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,12 +16,10 @@ from collector.errors import StoreError, UserError
 from collector.store.writer_lock import LockHeld
 from console.check_watch.outputs import Round, Shown, shown_as
 from console.check_watch.store_watch import StoreWatch, Suite
+from console.stopping import stopping
 
 if TYPE_CHECKING:
     from console.commands.check import Setup
-
-TWICE_S = 1.0
-"""Within this time a second signal is the first one, come twice."""
 
 
 class _Stopped(Exception):
@@ -59,7 +54,7 @@ def watch(args: argparse.Namespace, setup: "Setup") -> int:
         Window(turns=args.window_turns) if args.window_turns is not None else Window(args.window or config.window_s)
     )
     suite = Suite(setup.checks, setup.thresholds, setup.tools)
-    with _signals() as stop, shown_as(args.format, window) as shown:
+    with stopping() as stop, shown_as(args.format, window) as shown:
         opened = _opened(args, suite, config, window, shown.problem)
         try:
             for line in setup.said:
@@ -103,24 +98,3 @@ def _evaluate_until(stop: threading.Event, opened: StoreWatch, shown: Shown, int
 def _verdict(opened: StoreWatch, fail_on: str | None) -> int:
     grave = {"warn": ("warn", "fail"), "fail": ("fail",)}.get(fail_on or "never", ())
     return 1 if any(alert.alarming and alert.severity in grave for alert in opened.board.alerts.values()) else 0
-
-
-@contextmanager
-def _signals() -> Generator[threading.Event]:
-    """The event that the first SIGINT or SIGTERM sets; one that comes later interrupts whatever is going on."""
-    stop = threading.Event()
-    asked_at: list[float] = []
-
-    def asked(_: int, __: FrameType | None) -> None:
-        # Wrappers pass a Ctrl-C on that the terminal has sent already.
-        if asked_at and time.monotonic() - asked_at[0] > TWICE_S:
-            raise KeyboardInterrupt
-        asked_at.append(time.monotonic())
-        stop.set()
-
-    before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

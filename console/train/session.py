@@ -15,10 +15,10 @@ from collector.store.registry import Registry
 from collector.store.writer import Writer
 from collector.store.writer_lock import LockHeld, WriterLock
 from console.config import RoundhouseConfig, launch
+from console.stopping import stopping
 from console.train.alerts import alerts_of
 from console.train.outputs import Outputs, shown_on
 from console.train.served_base import base_of, real_parts
-from console.train.stopping import stopping
 from trainer.cycle.cycle import Setting
 from trainer.cycle.history import History
 from trainer.cycle.loop import Stopped, TrainLoop, run_once

@@ -1,4 +1,4 @@
-"""How the trainer is stopped: the first signal asks for an end between two steps, a later one forces it."""
+"""How long work is stopped: the first signal asks for an end between two steps, a later one forces it."""
 
 import signal
 import threading

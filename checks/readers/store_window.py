@@ -59,6 +59,8 @@ class TurnsOf(NamedTuple):
 
     tenant: str
     adapter: str
+    since: datetime | None = None
+    """Those that began before are left out."""
 
 
 class StoreWindow:
@@ -91,6 +93,8 @@ class StoreWindow:
         if self._of is not None:
             sampled = pl.col("adapter").is_null() | (pl.col("adapter") == self._of.adapter)
             turns = turns.filter((pl.col("tenant") == self._of.tenant) & sampled)
+            if self._of.since is not None:
+                turns = turns.filter(pl.col("started_at") >= self._of.since)
         ended = pl.coalesce("finished_at", "started_at")
         if self._window.turns is not None:
             return turns.sort(ended, "writer", "seq").tail(self._window.turns)

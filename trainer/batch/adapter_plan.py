@@ -89,6 +89,8 @@ def plan_adapter(
 def _ineligible(turn: TurnFacts, own: OwnTurns, config: BatchConfig) -> str | None:
     """Why an exact, rewarded turn is not trained on by these weights."""
     lineage = own.lineage
+    if config.since is not None and turn.started_at < config.since:
+        return "before_since"
     if lineage.was_trained_on(*turn.place):
         return "already_trained"
     version = own.exact_version(turn)

@@ -1,6 +1,7 @@
 """How captured sessions become update batches. Imports no torch."""
 
 import math
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -44,8 +45,13 @@ class BatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     untrained_events: tuple[str, ...] = ("redacted", "opt_out")
     """Kinds of events that keep a turn and what extends it from being trained on; or its session, where the event
     names no turn."""
+    since: datetime | None = None
+    """Turns that began before this time carry no loss and are not looked at by the gate's checks, such as
+    2026-11-29T12:00:00Z: for traffic that was captured badly, once the fault is mended."""
 
     def __post_init__(self) -> None:
+        if self.since is not None and self.since.tzinfo is None:
+            raise ValueError(f"since is {self.since.isoformat()}, expected a time with its zone; add Z for UTC")
         if self.min_sessions > self.batch_sessions:
             raise ValueError(
                 f"min_sessions is {self.min_sessions}, expected at most batch_sessions, {self.batch_sessions}"

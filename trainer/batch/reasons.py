@@ -19,6 +19,7 @@ REASONS: dict[str, tuple[Stage, str]] = {
     "open_session": ("rewarded", "its session's feedback window has not closed"),
     "no_reward": ("rewarded", "no feedback that counts; missing is not zero"),
     "other_branch": ("rewarded", "its session's reward goes to other branches (session_reward_to)"),
+    "before_since": ("eligible", "it began before the time that [trainer.batch] since gives"),
     "already_trained": ("eligible", "the version that training continues from, or one before it, was trained on it"),
     "off_lineage": ("eligible", "a version sampled it that training does not continue from"),
     "too_stale": ("eligible", "more optimizer steps than max_staleness since the version that sampled it"),

@@ -17,13 +17,20 @@ LATEST_TURNS = 4096
 
 
 def gate_findings(
-    store: Path, names: Sequence[str], config: ChecksConfig, *, tenant: str, adapter: str, now: datetime
+    store: Path,
+    names: Sequence[str],
+    config: ChecksConfig,
+    *,
+    tenant: str,
+    adapter: str,
+    now: datetime,
+    since: datetime | None = None,
 ) -> tuple[Finding, ...]:
-    """One finding of each check named. An engine that served something else than a version which was rejected for it
-    since is no fault of the next one."""
+    """One finding of each check named, over turns that did not begin before `since`. An engine that served something
+    else than a version which was rejected for it since is no fault of the next one."""
     if not names:
         return ()
-    window = StoreWindow(store, Window(turns=LATEST_TURNS), of=TurnsOf(tenant, adapter))
+    window = StoreWindow(store, Window(turns=LATEST_TURNS), of=TurnsOf(tenant, adapter, since))
     ended = [
         each.version
         for each in read_registry(store).versions

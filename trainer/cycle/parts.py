@@ -178,6 +178,7 @@ class RealParts:
                 tenant=self._config.adapters[adapter].tenant,
                 adapter=adapter,
                 now=datetime.now(UTC),
+                since=self._config.batch.since,
             ),
             kl=self._model_side.kl(candidate, live, contexts),
             proof=self._proofs.get(engine_name(adapter, candidate.version)),

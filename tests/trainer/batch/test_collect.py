@@ -169,6 +169,17 @@ def test_every_update_of_the_batches_before_makes_a_batch_staler(tmp_path: Path)
     assert left_out(work) == {"too_stale": 2}
 
 
+def test_what_began_before_the_time_given_carries_no_loss(tmp_path: Path) -> None:
+    store = stored(tmp_path / "s", *pair("p", "q", "r", "s"))
+    work = collected(store, config(since=NOON + timedelta(seconds=2)))["a"]
+    assert (sorted(trained(work)), left_out(work)) == (["r/1", "s/1"], {"before_since": 2})
+
+
+def test_a_time_without_its_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="add Z for UTC"):
+        BatchConfig(since=NOON.replace(tzinfo=None))
+
+
 def test_weights_older_than_the_version_they_continue_from_are_refused(tmp_path: Path) -> None:
     store = stored(tmp_path / "s", *pair("p", "q"))
     with pytest.raises(UserError, match=r"a@1 was saved at optimizer step 10, .* stand at 9.* negative staleness"):

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from checks.config import ChecksConfig
 from checks.readers.store_window import StoreWindow, TurnsOf, Window
 from collector.records import Event, Turn, VersionState
@@ -47,6 +49,23 @@ def test_a_busy_tenant_does_not_push_another_ones_turns_out_of_the_window(tmp_pa
     with Reader(tmp_path).snapshot() as snapshot:
         log = window.log(snapshot, START)
         assert [each for batch in log.batches(["turn_id"]) for each in batch.turns["turn_id"]] == ["t1", "t2"]
+
+
+def test_turns_that_began_before_the_time_given_are_not_judged(tmp_path: Path) -> None:
+    bad = msgspec.structs.replace(turn(1, "small", "bot"), sampled_logprobs=[])
+    with Writer(tmp_path, "collector") as writer:
+        for each in (bad, turn(2, "small", "bot")):
+            writer.append(each).result(10)
+
+    def lengths(since: datetime | None) -> str:
+        now = START + timedelta(hours=1)
+        [found] = gate_findings(
+            tmp_path, ["length-mismatch"], ChecksConfig(), tenant="small", adapter="bot", now=now, since=since
+        )
+        return found.status
+
+    assert lengths(None) == "fail"
+    assert lengths(START + timedelta(seconds=2)) == "ok"
 
 
 def proof(version: int, verdict: str) -> Event:

@@ -50,6 +50,8 @@ class Answer:
             (b"x-roundhouse-session", quote(turn.name.session_id, safe="/:@+=,;!~ ").encode()),
             (b"x-roundhouse-turn", turn.name.turn_id.encode()),
         ]
+        if (target := turn.plan.target).adapter is not None:
+            self._headers.append((b"x-roundhouse-version", f"{target.adapter}@{target.version}".encode()))
         if exchange.left_out:
             self._headers.append(
                 (b"x-roundhouse-tools-left-out", quote(", ".join(exchange.left_out), safe=", ").encode())

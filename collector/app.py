@@ -18,12 +18,13 @@ from collector.answer import Answer, send_refusal
 from collector.caller import Caller, identify
 from collector.collector import Collector
 from collector.errors import StoreError
+from collector.openapi import document
 from collector.refusal import Refusal
 from collector.request_body import ClientGone, headers_of, read_bounded
 from collector.shapes.chat import ChatExchange
 from collector.shapes.exchange import Exchange
 from collector.shapes.generate import GenerateExchange
-from collector.shapes.messages import MessagesExchange, counted_call
+from collector.shapes.messages import MessagesExchange, TokenCount, counted_call
 from collector.shapes.messages_problem import messages_problem
 from collector.shapes.problem import Problem, openai_problem
 from collector.shapes.responses import ResponsesExchange
@@ -90,7 +91,9 @@ class BodyEndpoint:
 async def _read(collector: Collector, scope: Scope, receive: Receive) -> tuple[Caller, bytes]:
     headers = headers_of(scope)
     owner = collector.keys.owner(headers)
-    body = await read_bounded(receive, headers, collector.config.max_request_bytes)
+    config = collector.config
+    idle_s = config.request_idle_timeout_s
+    body = await read_bounded(receive, headers, config.max_request_bytes, idle_timeout_s=idle_s)
     return identify(headers, tenant=owner.tenant, key_sha256=owner.key_sha256), body
 
 
@@ -160,7 +163,12 @@ def build_app(collector: Collector) -> Starlette:
     async def count_tokens(body: bytes, caller: Caller) -> bytes:
         call = counted_call(body)
         tokens = await collector.capture.count(call, caller.naming(call.session_name))
-        return msgspec.json.encode({"input_tokens": tokens})
+        return msgspec.json.encode(TokenCount(tokens))
+
+    described = msgspec.json.encode(document())
+
+    async def openapi(_: Request) -> Response:
+        return Response(described, media_type="application/json")
 
     async def health(_: Request) -> Response:
         return _json(collector.health())
@@ -197,6 +205,7 @@ def build_app(collector: Collector) -> Starlette:
             Route("/health", health, methods=["GET"]),
             Route("/ready", ready, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
+            Route("/openapi.json", openapi, methods=["GET"]),
         ],
         exception_handlers={HTTPException: errors.of_http, Refusal: errors.of_refusal, Exception: errors.of_fault},
         lifespan=lifespan,

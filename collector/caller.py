@@ -16,10 +16,14 @@ PURPOSE_HEADER = "x-roundhouse-purpose"
 TRAIN_HEADER = "x-roundhouse-train"
 """`no` keeps the turn, and those that go on from it, out of training; `yes`, or no header, is as configured."""
 
+STORED_HEADERS = (*SESSION_HEADERS, TASK_HEADER, GROUP_HEADER, "user-agent")
+"""Headers whose text gets into records; of all others nothing does but what they decide."""
+
 RETRIES_HEADER = "x-stainless-retry-count"
 """How the SDKs of OpenAI and Anthropic count."""
 
 _LONGEST_NAME = 256
+_SHORTEST_KEY = 12
 
 
 class Caller(NamedTuple):
@@ -64,6 +68,7 @@ def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None)
     train = headers.get(TRAIN_HEADER, "yes").strip().lower()
     if train not in ("yes", "no"):
         raise Refusal.invalid(f"{TRAIN_HEADER} is {train[:40]!r}, expected yes or no")
+    _check_keys(headers)
     scope = hashlib.blake2b(f"{tenant}\n{key_sha256 or ''}".encode(), digest_size=6).hexdigest()
     return Caller(
         tenant=tenant,
@@ -79,6 +84,18 @@ def identify(headers: Mapping[str, str], *, tenant: str, key_sha256: str | None)
     )
 
 
+def _check_keys(headers: Mapping[str, str]) -> None:
+    """Refuses a request that says its own key where it would be stored."""
+    keys = [headers.get("authorization", "").rpartition(" ")[2], headers.get("x-api-key", "")]
+    for header in STORED_HEADERS:
+        if any(len(key) >= _SHORTEST_KEY and key in headers.get(header, "") for key in keys):
+            raise Refusal.invalid(
+                f"{header} holds the API key, which is never stored; send another value",
+                param=header,
+                code="key_in_header",
+            )
+
+
 def _count(text: str) -> int:
     return int(text) if len(text) < 4 and text.isascii() and text.isdigit() else 0
 
@@ -92,3 +109,9 @@ def _checked(name: str, what: str) -> str:
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise Refusal.invalid(f"{what} has {len(name)} characters, expected at most {_LONGEST_NAME} printable ones")
     return name
+
+
+def scope_of(session_id: str) -> str | None:
+    """The scope of a session that no header named, by its id; None for one that a header named."""
+    parts = session_id.rpartition("/")[2].split("-", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "auto" else None

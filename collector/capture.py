@@ -12,21 +12,27 @@ from collector.attempts import Attempts, Twins
 from collector.caller import Caller
 from collector.config import CollectorConfig
 from collector.conversation import Call, Reply, content_text
+from collector.earlier_attempts import EarlierAttempts
 from collector.metrics import Metrics
-from collector.ports import Engine, Journal, Routes
+from collector.parsing.call_syntax import JSON_CALLS, CallSyntax
+from collector.ports import Journal, RouteKeeper, Routes
 from collector.privacy.record_screen import RecordScreen
 from collector.privacy.withheld import Withheld, inherited
 from collector.receipts import Receipts
 from collector.records import ChatRequest, Event, Link, Turn
 from collector.refusal import Refusal
 from collector.rendering.prompt import Prompt, build_prompt
+from collector.rendering.proven_family import ProvenFamily
 from collector.rendering.renderer import Renderer
 from collector.rendering.template import RenderError
-from collector.served_model import ServedModel
 from collector.session import KnownTurn, Match, Session
 from collector.session_index import SessionIndex
 from collector.turn import TurnInProgress
 from collector.turn_record import Plan
+from collector.workers.dispatch import Dispatch
+from collector.workers.fleet import Fleet
+from collector.workers.placements import placed_event
+from collector.workers.worker import Worker
 
 # More is rendered on a thread of its own, so that the streams of others do not wait for it.
 _RENDERED_AT_ONCE_CHARS = 8_000
@@ -43,27 +49,31 @@ class Capture:
         renderer: Renderer,
         context_tokens: int,
         base_model: str,
-        engine: Engine,
+        fleet: Fleet,
         journal: Journal,
         routes: Routes,
         sessions: SessionIndex,
         receipts: Receipts,
         metrics: Metrics,
-        served: ServedModel,
         screen: RecordScreen,
+        family: ProvenFamily | None,
+        keeper: RouteKeeper | None,
+        earlier: EarlierAttempts,
     ) -> None:
         self._config = config
+        self._family = family
+        self._keeper = keeper
         self._renderer = renderer
         self._context_tokens = context_tokens
         self._base_model = base_model
-        self._engine = engine
+        self._fleet = fleet
         self._journal = journal
         self._routes = routes
         self._sessions = sessions
         self._receipts = receipts
         self._metrics = metrics
-        self._served = served
-        self._attempts = Attempts()
+        self._earlier = earlier
+        self._attempts = Attempts(earlier)
         self._screen = screen
         self._vocabulary = renderer.tokenizer.size()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
@@ -78,10 +88,12 @@ class Capture:
         """Prepares a turn up to its dispatch; Refusal when it cannot be served."""
         started = perf_counter()
         self._check_capacity()
-        await self._check_model()
+        await self._fleet.check_model()
         self._check_ids(call)
         # An unknown model is refused before it leaves a session behind.
         self._routes.target(caller.tenant, call.model, session_id="", pinned=None)
+        await self._check_name(caller)
+        await self._earlier.read()
         session = await self._sessions.find(caller, call)
         try:
             turn = await self._prepare(call, caller, session, started_at)
@@ -110,6 +122,8 @@ class Capture:
         pinned = session.targets.get(asked)
         target = self._routes.target(caller.tenant, call.model, session_id=session.session_id, pinned=pinned)
         session.targets[asked] = target
+        stays_with = session.placements.at(session.last_turn)
+        worker = await self._fleet.place(target, session_id=session.session_id, stays_with=stays_with)
         match = session.match(call.chat) if call.chat is not None else Match(None, None)
         prompt = await self._prompt(call, session, match.ancestor)
         continued = session.deepest_prefix(prompt.ids)
@@ -146,6 +160,8 @@ class Capture:
         )
 
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
+            if plan.twins is not None:
+                plan.twins.broke_off = not turn.complete
             return self._ended(caller, session, continued, match.ancestor, turn, reply)
 
         def withhold(known: KnownTurn | None, reason: Withheld) -> None:
@@ -160,18 +176,33 @@ class Capture:
 
         return TurnInProgress(
             plan,
-            engine=self._engine,
+            engine=self._dispatch(session, plan, worker),
             journal=self._journal,
             tokenizer=self._renderer.tokenizer,
             thinking_open=prompt.thinking_open,
+            syntax=self._syntax(call),
             metrics=self._metrics,
             must_record=self._config.on_store_failure == "refuse",
             receipts=self._receipts,
             screen=self._screen,
+            keeper=self._keeper,
             ended=ended,
             withhold=withhold,
             settled=settled,
         )
+
+    def _dispatch(self, session: Session, plan: Plan, worker: Worker) -> Dispatch:
+        """The turn's way to its worker, told wherever the session's turns go to another one than before."""
+
+        def placed(worker: Worker, why: str) -> None:
+            if self._fleet.several:
+                for told in session.placements.put(plan.turn, worker.url, last_turn=session.last_turn):
+                    self._journal.append(placed_event(plan, told, why))
+
+        # Before the turn's own record, which is thus never durable without it.
+        before = session.placements.at(plan.turn)
+        placed(worker, "a new session" if before is None else f"{before} does not serve it now")
+        return Dispatch(self._fleet, worker, plan.target, session_id=plan.session_id, moved=placed)
 
     def _twins(self, call: Call, caller: Caller, session: Session, match: Match, turn_id: str) -> Twins | None:
         """What the turn shares with other attempts at the same request; a retry is told by an event."""
@@ -223,7 +254,13 @@ class Capture:
             ancestor=known.as_ancestor() if known is not None else None,
             ancestor_ids=known.ids() if known is not None else (),
             history_reasoning=self._config.history_reasoning,
+            family=self._family,
         )
+
+    def _syntax(self, call: Call) -> CallSyntax:
+        if self._family is None or call.chat is None:
+            return JSON_CALLS
+        return self._family.syntax(call.chat.tools)
 
     def _check_ids(self, call: Call) -> None:
         """An engine may fail as a whole over one id that its vocabulary does not have."""
@@ -242,11 +279,13 @@ class Capture:
                     code="invalid_value",
                 )
 
-    async def _check_model(self) -> None:
-        if not self._served.known:
-            await self._served.look()
-        if self._served.difference is not None:
-            raise Refusal.busy(self._served.difference, code="another_model")
+    async def _check_name(self, caller: Caller) -> None:
+        """A session's name is stored as it is, since clients go on by it."""
+        if caller.session_name is not None and not await self._screen.clean(caller.session_name):
+            raise Refusal.invalid(
+                "the session's name holds a secret, expected a name that may be stored; send another one",
+                code="secret_in_name",
+            )
 
     def _check_capacity(self) -> None:
         if self.running >= self._config.max_running:

@@ -7,20 +7,24 @@ from contextlib import asynccontextmanager
 
 from collector.capture import Capture
 from collector.config import CollectorConfig
+from collector.earlier_attempts import EarlierAttempts
 from collector.errors import StoreError
 from collector.feedback import FeedbackDesk
 from collector.keys import Keys
 from collector.metrics import Metrics
-from collector.ports import Engine, Journal, Past, Routes
+from collector.ports import Journal, Past, RouteKeeper, Routes
 from collector.privacy.detector import Detector, KingfisherDetector
 from collector.privacy.record_screen import RecordScreen
 from collector.receipts import Receipts
+from collector.rendering.proven_family import Choice
 from collector.rendering.renderer import Renderer
-from collector.served_model import ServedModel
 from collector.session_index import SessionIndex
+from collector.workers.fleet import Fleet
+from collector.workers.worker_metrics import WorkerMetrics
 
 _log = logging.getLogger(__name__)
 _WARM_AGAIN_S = 1.0
+_TURNS_A_SESSION = 10
 
 
 class Collector:
@@ -33,34 +37,39 @@ class Collector:
         renderer: Renderer,
         context_tokens: int,
         base_model: str,
-        engine: Engine,
+        fleet: Fleet,
         journal: Journal,
         past: Past,
         routes: Routes,
         user_key: bytes,
-        served: ServedModel,
         detector: Detector | None = None,
+        choice: Choice | None = None,
+        keeper: RouteKeeper | None = None,
     ) -> None:
-        """`detector` finds secrets in place of the bundled one, where redaction is enabled."""
+        """`detector` finds secrets in place of the bundled one, where redaction is enabled; `choice` is of a family,
+        `keeper` takes expert routes, which are asked for where there is one."""
+        self._choice = choice or Choice(None, "none was looked for")
         self.config = config
         self.keys = Keys(config.keys)
-        self.metrics = Metrics()
+        self.metrics = Metrics(config.prices)
+        WorkerMetrics(fleet, self.metrics.registry)
         self.routes = routes
         self._route_failures = 0
         self.past_failure: str | None = None
         """Why stored sessions cannot be read."""
         self._renderer = renderer
         self._context_tokens = context_tokens
-        self._engine = engine
-        self._served = served
+        self.fleet = fleet
         self._journal = journal
         self.sessions = SessionIndex(
             past,
             most_sessions=config.index_sessions,
             most_tokens=config.index_tokens,
             stop_ids=renderer.tokenizer.stop_ids,
+            several_workers=fleet.several,
         )
-        receipts = Receipts(past)
+        self._earlier = EarlierAttempts(past)
+        receipts = Receipts(past, most=_TURNS_A_SESSION * config.index_sessions)
         searching = (detector or KingfisherDetector(config.redaction)) if config.redaction.enabled else None
         self.screen = RecordScreen(config.opt_out, searching, renderer.tokenizer.decode)
         self.capture = Capture(
@@ -68,14 +77,16 @@ class Collector:
             renderer=renderer,
             context_tokens=context_tokens,
             base_model=base_model,
-            engine=engine,
+            fleet=fleet,
             journal=journal,
             routes=routes,
             sessions=self.sessions,
             receipts=receipts,
             metrics=self.metrics,
-            served=served,
             screen=self.screen,
+            family=self._choice.family,
+            keeper=keeper,
+            earlier=self._earlier,
         )
         self.desk = FeedbackDesk(
             journal=journal,
@@ -92,6 +103,7 @@ class Collector:
         return {
             "context_tokens": self._context_tokens,
             "history_reasoning": self.config.history_reasoning,
+            "renderer": self._choice.describe(),
             "template_ignores": list(self._renderer.template.abilities.ignored()),
         }
 
@@ -104,16 +116,13 @@ class Collector:
             "journal_queued": self._journal.queued,
             "store_failure": self._journal.failure,
             "unrecorded_total": self._journal.failed_total,
+            "engines": self.fleet.health(),
             **self.describe(),
         }
 
     async def not_ready(self) -> list[str]:
         """What is missing for a call to be served and recorded."""
-        missing: list[str] = []
-        if not await self._engine.ready():
-            missing.append("the engine takes no requests")
-        if self._served.difference is not None:
-            missing.append(self._served.difference)
+        missing = await self.fleet.not_ready()
         if self._journal.failure is not None:
             missing.append(f"records cannot be stored: {self._journal.failure}")
         if (stale := self.routes.stale()) is not None:
@@ -139,7 +148,7 @@ class Collector:
         ignored = self._renderer.template.abilities.ignored()
         if ignored:
             _log.warning("the chat template ignores %s; they are put into the prompt as text", ", ".join(ignored))
-        beside = [asyncio.create_task(self._warm()), asyncio.create_task(self._served.watch())]
+        beside = [asyncio.create_task(self._warm()), *map(asyncio.create_task, self.fleet.watches())]
         try:
             yield
         finally:
@@ -154,6 +163,7 @@ class Collector:
         while True:
             try:
                 await self.sessions.warm()
+                await self._earlier.read()
             # Whatever it is: nobody waits for this task, so that it is counted and shown here.
             except Exception as error:  # noqa: BLE001
                 self.metrics.past_failures.inc()

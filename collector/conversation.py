@@ -1,7 +1,7 @@
 """The internal form of a call and its reply: what every wire shape is translated to and from."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -64,37 +64,6 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object, spelled as it was sampled."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """The assistant message read from sampled ids."""
-
-    content: str = ""
-    """Visible text."""
-    reasoning: str | None = None
-    """Thinking before the visible text; None when there was none."""
-    tool_calls: tuple[ToolCall, ...] = ()
-    """Tool calls, in order."""
-
-    def events(self) -> "list[ReplyEvent]":
-        """The reply as if it had become certain all at once."""
-        said: list[ReplyEvent] = [ReasoningDelta(self.reasoning)] if self.reasoning else []
-        if self.content:
-            said.append(TextDelta(self.content))
-        return [*said, *(ToolCallDelta(place, call) for place, call in enumerate(self.tool_calls))]
-
-    def message(self) -> dict[str, object]:
-        """The reply in chat form, as it is stored and sent back."""
-        content = None if self.tool_calls and not self.content else self.content
-        message: dict[str, object] = {"role": "assistant", "content": content}
-        if self.reasoning is not None:
-            message["reasoning_content"] = self.reasoning
-        if self.tool_calls:
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.tool_calls
-            ]
-        return message
-
-
 class TextDelta(NamedTuple):
     """Visible text that became certain."""
 
@@ -125,6 +94,55 @@ class TokensDelta(NamedTuple):
 
 
 ReplyEvent = TextDelta | ReasoningDelta | ToolCallDelta | TokensDelta
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The assistant message read from sampled ids."""
+
+    content: str = ""
+    """Visible text."""
+    reasoning: str | None = None
+    """Thinking before the visible text; None when there was none."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Tool calls, in order."""
+    order: tuple[ReplyEvent, ...] | None = None
+    """The same as it was said, neighbours of a kind as one; None where that is thinking, text and then tool calls."""
+
+    def events(self) -> list[ReplyEvent]:
+        """The reply as if it had become certain all at once."""
+        if self.order is not None:
+            return list(self.order)
+        said: list[ReplyEvent] = [ReasoningDelta(self.reasoning)] if self.reasoning else []
+        if self.content:
+            said.append(TextDelta(self.content))
+        return [*said, *(ToolCallDelta(place, call) for place, call in enumerate(self.tool_calls))]
+
+    def message(self) -> dict[str, object]:
+        """The reply in chat form, as it is stored and sent back."""
+        content = None if self.tool_calls and not self.content else self.content
+        message: dict[str, object] = {"role": "assistant", "content": content}
+        if self.reasoning is not None:
+            message["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
+
+
+def in_order(said: Iterable[ReplyEvent]) -> tuple[ReplyEvent, ...]:
+    """Events with neighbours of a kind as one."""
+    merged: list[ReplyEvent] = []
+    for event in said:
+        last = merged[-1] if merged else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            merged[-1] = TextDelta(last.text + event.text)
+        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
+            merged[-1] = ReasoningDelta(last.text + event.text)
+        else:
+            merged.append(event)
+    return tuple(merged)
 
 
 class TurnName(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any, cast
 from collector.conversation import content_text, tool_calls_of, visible_text
 
 SEED = b"roundhouse"
+_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def extend_digest(before: bytes, message: Mapping[str, object], *, arguments: bool = True) -> bytes:
@@ -29,7 +30,7 @@ def chain(messages: Sequence[Mapping[str, object]], start: bytes = SEED, *, argu
 
 def tools_digest(tools: Sequence[Mapping[str, object]] | None) -> bytes:
     """The fingerprint of tool definitions; none and an empty list are the same."""
-    return hashlib.blake2b(_bytes(_canonical_json(list(tools or ()))), digest_size=16).digest()
+    return hashlib.blake2b(_bytes(_canonical_json(list(tools))), digest_size=16).digest() if tools else _NO_TOOLS
 
 
 def _canonical(message: Mapping[str, object], *, arguments: bool) -> bytes:
@@ -41,7 +42,7 @@ def _canonical(message: Mapping[str, object], *, arguments: bool) -> bytes:
         parts.extend(_canonical_call(call, arguments=arguments) for call in tool_calls_of(message))
     else:
         parts += [content_text(message), message.get("name")]
-    return _bytes(json.dumps(parts, ensure_ascii=False))
+    return _bytes(_json(parts))
 
 
 def _canonical_call(call: dict[str, Any], *, arguments: bool) -> list[object]:
@@ -70,3 +71,6 @@ def _number(text: str) -> int | float:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+_NO_TOOLS = hashlib.blake2b(b"[]", digest_size=16).digest()

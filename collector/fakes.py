@@ -1,15 +1,22 @@
 """Hand-written stand-ins for the engine and the store, for tests."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from collector.engine.wire import Delta, Finish, GenerateRequest, ModelInfo, Span
-from collector.errors import StoreError
-from collector.ports import DeclaredKind, PastTurn, Receipt
+from collector.engine.wire import Delta, Finish, GenerateRequest, ModelInfo, Span, WorkerLoad
+from collector.errors import EngineError, EngineUnavailable, StoreError
+from collector.ports import DeclaredKind, PastAttempt, PastTurn, Receipt
 from collector.records import ChatRequest, Event, Feedback, Record, Turn
+from collector.served_model import ServedModel
+from collector.workers.fleet import Fleet
+from collector.workers.placements import PLACED, placed_worker
+from collector.workers.slots import Budget
+from collector.workers.worker import Worker, WorkerEngine
 
 
 class Pause(NamedTuple):
@@ -59,9 +66,26 @@ class ScriptedEngine:
         self.aborted: list[str] = []
         """rids of requests whose reader left."""
         self.is_ready = True
+        self.down: str | None = None
+        """Why nothing is answered; None while it lives."""
+        self.loaded: dict[str, str] = {}
+        """Adapters by engine name, with their folders."""
+        self.settings: dict[str, Any] = {"launch_id": secrets.token_hex(8)}
+        self.busy: list[WorkerLoad] | None = None
+        """What it says of its load; None when it says nothing."""
+
+    def restart(self) -> None:
+        """Another process under the same address: it has forgotten its adapters."""
+        self.down, self.loaded = None, {}
+        self.settings = {**self.settings, "launch_id": secrets.token_hex(8)}
+
+    def _check_up(self) -> None:
+        if self.down is not None:
+            raise EngineUnavailable(self.down)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """Plays the next script."""
+        self._check_up()
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
         given: list[int] = []
@@ -69,6 +93,7 @@ class ScriptedEngine:
         whole = False
         try:
             for step in script(request):
+                self._check_up()
                 if isinstance(step, Exception):
                     raise step
                 if isinstance(step, Pause):
@@ -83,11 +108,57 @@ class ScriptedEngine:
 
     async def model_info(self) -> ModelInfo:
         """A nameless model."""
+        self._check_up()
         return ModelInfo(model_path="scripted")
 
     async def ready(self) -> bool:
         """As told."""
-        return self.is_ready
+        return self.is_ready and self.down is None
+
+    async def loaded_adapters(self) -> dict[str, str]:
+        """Those that were loaded into this process."""
+        self._check_up()
+        return dict(self.loaded)
+
+    async def load_adapter(self, name: str, path: Path, *, pinned: bool = False) -> None:  # noqa: ARG002
+        """Loads one under a new name."""
+        self._check_up()
+        if name in self.loaded:
+            raise EngineError(f"{name} is already loaded", status=400)
+        self.loaded[name] = str(path)
+
+    async def server_info(self) -> dict[str, Any]:
+        """As told."""
+        self._check_up()
+        return dict(self.settings)
+
+    async def loads(self) -> list[WorkerLoad]:
+        """As told."""
+        self._check_up()
+        if self.busy is None:
+            raise EngineError("the engine answered /v1/loads with 404", status=404)
+        return self.busy
+
+
+class EverythingServed:
+    """Every worker may serve every version, for tests that are not about that."""
+
+    def why_not(self, worker: Worker, name: str) -> str | None:  # noqa: ARG002
+        """Nothing is against it."""
+        return None
+
+    async def refresh(self) -> None:
+        """There is nothing to look at."""
+
+    def budgets(self) -> list[Budget]:
+        """No worker says how many slots it has."""
+        return []
+
+
+def fleet_of(engine: WorkerEngine, *, served: ServedModel | None = None) -> Fleet:
+    """A fleet of one worker."""
+    worker = Worker("http://scripted", engine, served or ServedModel(engine, Path("scripted")))
+    return Fleet([worker], EverythingServed())
 
 
 class _Ack(NamedTuple):
@@ -165,6 +236,17 @@ class MemoryPast:
         """The turns of one."""
         return [_past_turn(turn) for turn in self._turns if turn.session_id == session_id]
 
+    def attempts(self, since: datetime) -> list[PastAttempt]:
+        """The recent ones."""
+        return [
+            PastAttempt(
+                turn.turn_id, turn.session_id, turn.tenant, turn.api, turn.request, turn.started_at, turn.complete,
+                turn.trainable,
+            )
+            for turn in self._turns
+            if turn.request is not None and turn.started_at >= since
+        ]  # fmt: skip
+
     def declared(self, tenant: str, session_id: str) -> list[tuple[int, DeclaredKind]]:
         """Events that are declarations."""
         events = [record for record in self._records if isinstance(record, Event)]
@@ -175,6 +257,12 @@ class MemoryPast:
             and event.turn is not None
             and event.kind in ("compaction", "subagent")
         ]
+
+    def placed(self, session_id: str) -> dict[int, str]:
+        """Events that tell who serves the turns."""
+        told = [each for each in self._records if isinstance(each, Event) and each.kind == PLACED]
+        found = {each.turn: placed_worker(each.detail) for each in told if each.session_id == session_id}
+        return {turn: worker for turn, worker in found.items() if turn is not None and worker is not None}
 
     def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]:
         """Whose turns they are."""

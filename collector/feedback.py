@@ -26,8 +26,8 @@ _KEPT = 100_000
 _MOST_IN_A_BATCH = 1_000
 
 
-class _Judgement(msgspec.Struct):
-    """One judgement as posted; unknown fields are tolerated."""
+class Judgement(msgspec.Struct):
+    """One judgement, of a turn by `response_id`, `turn_id`, or `session_id` and `turn`, or of a session."""
 
     kind: FeedbackKind
     value: float | bool | None = None
@@ -42,11 +42,15 @@ class _Judgement(msgspec.Struct):
     supersedes: str | None = None
 
 
-class _Batch(msgspec.Struct):
-    feedback: list[_Judgement]
+class JudgementBatch(msgspec.Struct):
+    """Several judgements; all of them are stored, or none."""
+
+    feedback: list[Judgement]
 
 
-class _Declaration(msgspec.Struct):
+class Declaration(msgspec.Struct):
+    """What a turn is said to be."""
+
     kind: DeclaredKind
     session_id: str
     turn: int
@@ -62,6 +66,20 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     duplicate: bool
     """Whether the same judgement had been stored before; it counts once."""
+
+
+class AcceptedBatch(msgspec.Struct, frozen=True):
+    """What the client gets for a list of judgements, in its order."""
+
+    feedback: list[Accepted]
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client gets for a declaration."""
+
+    kind: DeclaredKind
+    session_id: str
+    turn: int
 
 
 class _Prepared(NamedTuple):
@@ -108,11 +126,11 @@ class FeedbackDesk:
         # All or nothing: what is wrong with any of them is found before the first is stored.
         await self._check_ids(prepared)
         accepted = [await self._accept(each) for each in prepared]
-        return msgspec.json.encode(accepted[0] if posted.single else {"feedback": accepted})
+        return msgspec.json.encode(accepted[0] if posted.single else AcceptedBatch(accepted))
 
     async def declare(self, body: bytes, caller: Caller) -> bytes:
         """Stores what a client says a turn is; it wins over what was believed at capture."""
-        said = read_body(body, _Declaration)
+        said = read_body(body, Declaration)
         session_id = caller.stored_name(said.session_id)
         at_least("turn", said.turn, 1)
         async with self._sessions.holding(caller.tenant, session_id) as session:
@@ -130,9 +148,9 @@ class FeedbackDesk:
             )
             await self._append(event, "events")
             session.declared[said.turn] = said.kind
-        return msgspec.json.encode({"kind": said.kind, "session_id": session_id, "turn": said.turn})
+        return msgspec.json.encode(Declared(kind=said.kind, session_id=session_id, turn=said.turn))
 
-    async def _prepare(self, judgement: _Judgement, caller: Caller) -> _Prepared:
+    async def _prepare(self, judgement: Judgement, caller: Caller) -> _Prepared:
         _check(judgement)
         receipt, session_id = await self._target(judgement, caller)
         named = judgement.feedback_id or f"fb-{uuid7()}"
@@ -144,7 +162,7 @@ class FeedbackDesk:
             kind=judgement.kind,
             value=None if judgement.value is None else float(judgement.value),
             text=await self._screen.text(judgement.text),
-            source=judgement.source,
+            source=await self._screen.text(judgement.source),
             user_hash=self._user_hash(judgement.user, caller.tenant),
             at=datetime.now(UTC),
             supersedes=None if judgement.supersedes is None else caller.stored_name(judgement.supersedes),
@@ -176,7 +194,7 @@ class FeedbackDesk:
             duplicate=stored is not feedback,
         )
 
-    async def _target(self, judgement: _Judgement, caller: Caller) -> tuple[Receipt | None, str]:
+    async def _target(self, judgement: Judgement, caller: Caller) -> tuple[Receipt | None, str]:
         """The judged turn, or none when it is the session, and the session."""
         response = judgement.response_id or judgement.turn_id
         if response is not None:
@@ -238,25 +256,25 @@ class FeedbackDesk:
 
 
 class _Posted(msgspec.Struct):
-    feedback: list[_Judgement]
+    feedback: list[Judgement]
     single: bool
 
 
 def _read(body: bytes) -> _Posted:
     start = body.lstrip()[:1]
     if start == b"[":
-        batch = read_body(body, list[_Judgement])
+        batch = read_body(body, list[Judgement])
     else:
         fields = read_body(body, dict[str, msgspec.Raw])
         if "feedback" not in fields:
-            return _Posted([read_body(body, _Judgement)], single=True)
-        batch = read_body(body, _Batch).feedback
+            return _Posted([read_body(body, Judgement)], single=True)
+        batch = read_body(body, JudgementBatch).feedback
     if len(batch) > _MOST_IN_A_BATCH:
         raise Refusal.invalid(f"{len(batch)} judgements in one request, expected at most {_MOST_IN_A_BATCH}")
     return _Posted(batch, single=False)
 
 
-def _check(judgement: _Judgement) -> None:
+def _check(judgement: Judgement) -> None:
     named = [judgement.response_id, judgement.turn_id, judgement.session_id]
     if sum(name is not None for name in named) != 1:
         raise Refusal.invalid(

@@ -2,14 +2,18 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from collector.adapter_cost import AdapterCost
+from collector.config import PriceConfig
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class Metrics:
     """The counters of one collector."""
 
-    def __init__(self) -> None:
+    def __init__(self, prices: PriceConfig = PriceConfig()) -> None:  # noqa: B008  frozen
         self.registry = CollectorRegistry()
+        self.costs = AdapterCost(prices, self.registry)
         self.turns = self._counter("turns", "Turns by wire shape and how they ended.", "api", "finish_reason")
         self.untrainable = self._counter("untrainable_turns", "Turns that cannot be trained on, by reason.", "reason")
         self.breaks = self._counter("prefix_breaks", "Turns that could not extend the turn they continue.", "kind")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 from collector.engine.wire import Delta, GenerateRequest, ModelInfo
@@ -31,10 +32,15 @@ class Journal(Protocol):
     def failed_total(self) -> int: ...
 
 
-class Engine(Protocol):
+class Sampler(Protocol):
     """What samples."""
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...
+
+
+class Engine(Sampler, Protocol):
+    """What samples, and says of itself what it is."""
+
     async def model_info(self) -> ModelInfo: ...
     async def ready(self) -> bool: ...
 
@@ -57,6 +63,22 @@ class Routes(Protocol):
     def stale(self) -> str | None: ...
     @property
     def failed_total(self) -> int: ...
+
+
+class RouteKeeper(Protocol):
+    """What keeps the experts that a turn's tokens were routed to."""
+
+    def place(self, turn_id: str) -> str:
+        """Path inside the store of what is kept of a turn."""
+        ...
+
+    def fault(self, routes: bytes, tokens: int) -> str | None:
+        """How these are not the routes of so many tokens; None when they are."""
+        ...
+
+    def write(self, turn_id: str, routes: bytes) -> None:
+        """Makes them durable; OSError when that is not possible."""
+        ...
 
 
 DeclaredKind = Literal["compaction", "subagent"]
@@ -89,6 +111,19 @@ class Receipt(NamedTuple):
     tenant: str
 
 
+class PastAttempt(NamedTuple):
+    """A stored turn, as far as another attempt at its request needs."""
+
+    turn_id: str
+    session_id: str
+    tenant: str
+    api: str
+    chat: ChatRequest
+    started_at: datetime
+    complete: bool
+    trainable: bool
+
+
 class Past(Protocol):
     """What earlier processes stored, for sessions and receipts that outlive a restart."""
 
@@ -97,7 +132,15 @@ class Past(Protocol):
         ...
 
     def session_turns(self, session_id: str) -> list[PastTurn]: ...
+    def attempts(self, since: datetime) -> list[PastAttempt]:
+        """The turns by messages that began at a time or later."""
+        ...
+
     def declared(self, tenant: str, session_id: str) -> list[tuple[int, DeclaredKind]]: ...
+    def placed(self, session_id: str) -> dict[int, str]:
+        """Turn to the engine worker that serves the session's turns from then on."""
+        ...
+
     def receipts(self, *, turn_id: str | None = None, session_id: str | None = None) -> list[Receipt]: ...
     def feedback_ids(self) -> list[tuple[str, str]]: ...
     def feedback(self, tenant: str, feedback_id: str) -> list[Feedback]: ...

@@ -8,14 +8,15 @@ from collector.records import Turn
 from collector.refusal import Refusal
 
 _WIRE_PREFIXES = ("chatcmpl-", "resp_", "msg_")
-_KEPT = 100_000
 
 
 class Receipts:
     """Finds turns by response id or by session and number, in memory first, then in the store."""
 
-    def __init__(self, past: Past) -> None:
+    def __init__(self, past: Past, *, most: int = 100_000) -> None:
+        """`most` are kept in memory."""
         self._past = past
+        self._most = most
         self._recent: OrderedDict[str, Receipt] = OrderedDict()
         self._by_place: dict[tuple[str, str, int], str] = {}
 
@@ -24,7 +25,7 @@ class Receipts:
         receipt = Receipt(turn.turn_id, turn.session_id, turn.turn, turn.tenant)
         self._recent[turn.turn_id] = receipt
         self._by_place[turn.tenant, turn.session_id, turn.turn] = turn.turn_id
-        if len(self._recent) > _KEPT:
+        if len(self._recent) > self._most:
             _, old = self._recent.popitem(last=False)
             self._by_place.pop((old.tenant, old.session_id, old.turn), None)
 

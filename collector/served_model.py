@@ -39,6 +39,7 @@ class ServedModel:
         self._asker = asker
         self._own: _Identity | None = None
         self._seen: str | None = None
+        self._comparing = asyncio.Lock()
         self.difference: str | None = None
         """How the engine's model differs from ours; None while it does not, or cannot be compared."""
 
@@ -48,11 +49,12 @@ class ServedModel:
             info = await self._engine.model_info()
         except EngineError:
             return
-        if info.model_path != self._seen:
-            self.difference = await asyncio.to_thread(self._compare, info)
-            self._seen = info.model_path
-            if self.difference is not None:
-                _log.error("%s", self.difference)
+        async with self._comparing:
+            if info.model_path != self._seen:
+                self.difference = await asyncio.to_thread(self._compare, info)
+                self._seen = info.model_path
+                if self.difference is not None:
+                    _log.error("%s", self.difference)
 
     async def watch(self) -> None:
         """Looks again and again: an engine may be started anew with another model."""

@@ -13,6 +13,7 @@ from collector.echo import Agreement, Echo, Trail
 from collector.ports import Target
 from collector.records import ChatRequest, Link
 from collector.rendering.splice import Ancestor
+from collector.workers.placements import Placements
 
 
 class KnownTurn:
@@ -21,6 +22,7 @@ class KnownTurn:
     __slots__ = (
         "added",
         "ancestor",
+        "completion_tokens",
         "length",
         "message_count",
         "parent",
@@ -65,6 +67,7 @@ class KnownTurn:
             self.added = len(prompt_ids) + len(completion_ids)
         self.tokens.extend(completion_ids)
         self.length = len(prompt_ids) + len(completion_ids)
+        self.completion_tokens = len(completion_ids)
         self.token_digest = hashlib.blake2b(self.tokens[: self.length].tobytes(), digest_size=16).digest()
         self.message_count = len(chat.messages) if chat is not None else 0
         self.tools = tools_digest(chat.tools if chat is not None else None)
@@ -85,7 +88,8 @@ class KnownTurn:
     def as_ancestor(self) -> Ancestor:
         """What a splice needs to know."""
         assert self.reply is not None
-        return Ancestor(self.tokens[self.length - 1], self.message_count, self.reply, self.variables)
+        last_id = self.tokens[self.length - 1]
+        return Ancestor(last_id, self.message_count, self.reply, self.variables, self.completion_tokens)
 
 
 class Match(NamedTuple):
@@ -116,6 +120,8 @@ class Session:
         """Turn number to what a client declared of it."""
         self.targets: dict[str | None, Target] = {}
         """What was asked for, None for the tenant's route, to the weights that serve it in this session."""
+        self.placements = Placements()
+        """Which engine workers serve its turns; empty where there is one only."""
         self.tokens = 0
         """Ids kept for this session."""
         self.withheld: set[str] = set()
@@ -174,15 +180,16 @@ class Session:
 
     def _departure(self, chat: ChatRequest, digests: list[bytes], tools: bytes, echo: Echo) -> str | None:
         """How a request that extends no turn departs from what was said; None when it does not."""
-        digests_of_calls = chain(chat.messages, arguments=False)
-        for count in _replies_from_the_last(chat.messages):
+        replies = _replies_from_the_last(chat.messages)
+        digests_of_calls = chain(chat.messages, arguments=False) if replies else []
+        for count in replies:
             same = self._by_calls.get(digests_of_calls[count + 1])
             if same is not None:
                 same = [known for known in same if known.tools == tools]
                 reserialized = any(not echo.agreement(known.trail).clashes for known in same)
                 return "tool_call_reserialized" if reserialized else "other" if same else "system_prompt_changed"
         alone = _without_system(chat.messages)
-        digests_alone = chain(alone, arguments=False)
+        digests_alone = chain(alone, arguments=False) if replies else []
         if any(digests_alone[count + 1] in self._by_calls_alone for count in _replies_from_the_last(alone)):
             return "system_prompt_changed"
         said = max((n for n, digest in enumerate(digests) if digest in self._said), default=0)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, cast
 
 from uuid_utils import uuid7
 
-from collector.caller import Caller
+from collector.caller import Caller, scope_of
 from collector.conversation import Call, Reply, ToolCall, tool_calls_of
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Past, PastTurn
 from collector.privacy.withheld import graver
 from collector.records import ChatRequest
 from collector.session import KnownTurn, Session, dialogue_fingerprints, rank
+from collector.workers.placements import Placements
 
 _RECENT_SESSIONS = 64
 _COMPLETIONS_PER_SESSION = 32
@@ -34,8 +35,18 @@ class _Candidate(NamedTuple):
 class SessionIndex:
     """Finds the session of a call: by header, else by a sampled completion in common within tenant and key."""
 
-    def __init__(self, past: Past, *, most_sessions: int, most_tokens: int, stop_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        past: Past,
+        *,
+        most_sessions: int,
+        most_tokens: int,
+        stop_ids: frozenset[int],
+        several_workers: bool = False,
+    ) -> None:
+        """With `several_workers` a session that is read back brings along which one serves it."""
         self._past = past
+        self._several_workers = several_workers
         self._most_sessions = most_sessions
         self._most_tokens = most_tokens
         self._stop_ids = stop_ids
@@ -106,14 +117,13 @@ class SessionIndex:
     def release(self, session: Session) -> None:
         """Ends a call's hold on its session; evicts what has not been used for longest."""
         session.in_flight -= 1
-        for key in list(self._sessions):
-            if len(self._sessions) <= self._most_sessions and self._tokens <= self._most_tokens:
+        while len(self._sessions) > self._most_sessions or self._tokens > self._most_tokens:
+            key = next((key for key, idle in self._sessions.items() if idle.in_flight == 0), None)
+            if key is None:
                 return
-            evicted = self._sessions[key]
-            if evicted.in_flight == 0:
-                del self._sessions[key]
-                self._tokens -= evicted.tokens
-                self._stored.add(evicted.session_id)
+            evicted = self._sessions.pop(key)
+            self._tokens -= evicted.tokens
+            self._stored.add(evicted.session_id)
 
     def drop(self, tenant: str, session_id: str) -> bool:
         """No longer knows a session whose records go; False, and nothing changes, while a call of it is served."""
@@ -159,7 +169,7 @@ class SessionIndex:
         self._stored.update(names)
         self._unread_scopes = {}
         for name in names:
-            scope = _scope_of(name)
+            scope = scope_of(name)
             if scope is not None:
                 self._unread_scopes.setdefault(scope, []).append(name)
 
@@ -178,8 +188,10 @@ class SessionIndex:
                 ancestor = session.match(turn.chat).ancestor if turn.chat is not None else None
                 known = recall(turn, session.deepest_prefix(turn.prompt_ids), ancestor)
                 known.withheld = withheld
-                self.remember(_scope_of(session_id) or "", session, known, turn.chat)
+                self.remember(scope_of(session_id) or "", session, known, turn.chat)
         session.declared.update(await asyncio.to_thread(self._past.declared, tenant, session_id))
+        if self._several_workers:
+            session.placements = Placements(await asyncio.to_thread(self._past.placed, session_id))
         return session
 
     async def _by_common_completion(self, caller: Caller, call: Call) -> str | None:
@@ -218,7 +230,7 @@ class SessionIndex:
         def standing(candidate: tuple[int, _Candidate]) -> tuple[object, ...]:
             place, found = candidate
             agreement = Agreement() if echo is None else echo.agreement(found.trail)
-            return rank(agreement, place, found.trail, found.turn_id, _scope_of(found.session_id) is not None)
+            return rank(agreement, place, found.trail, found.turn_id, scope_of(found.session_id) is not None)
 
         candidates = [
             (place, found) for place, key in keys for found in self._by_completion.get((scope, key), {}).values()
@@ -268,8 +280,3 @@ def _has_history(call: Call) -> bool:
     if call.chat is None:
         return bool(call.prompt_ids)
     return any(message.get("role") == "assistant" for message in call.chat.messages)
-
-
-def _scope_of(session_id: str) -> str | None:
-    parts = session_id.rpartition("/")[2].split("-", 2)
-    return parts[1] if len(parts) == 3 and parts[0] == "auto" else None

@@ -5,17 +5,21 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
+
+import msgspec
 
 from collector.conversation import Outcome, Reply, ReplyEvent, TokensDelta, TurnName
 from collector.engine.wire import GenerateRequest, SamplingParams
 from collector.errors import EngineError, EngineUnavailable, RecordRefused, StoreError
 from collector.metrics import Metrics
+from collector.parsing.call_syntax import CallSyntax
 from collector.parsing.detokenizer import Detokenizer
 from collector.parsing.reply import MARKERS, ReplyParser
 from collector.parsing.stop_strings import StopStrings
-from collector.ports import Engine, Journal
+from collector.ports import Journal, RouteKeeper, Sampler
 from collector.privacy.record_screen import RecordScreen
 from collector.privacy.withheld import Withheld
 from collector.receipts import Receipts
@@ -39,14 +43,16 @@ class TurnInProgress:
         self,
         plan: Plan,
         *,
-        engine: Engine,
+        engine: Sampler,
         journal: Journal,
         tokenizer: ChatTokenizer,
         thinking_open: bool,
+        syntax: CallSyntax,
         metrics: Metrics,
         must_record: bool,
         receipts: Receipts,
         screen: RecordScreen,
+        keeper: RouteKeeper | None,
         withhold: Callable[[KnownTurn | None, Withheld], None],
         ended: Callable[[Turn, Reply | None], KnownTurn | None],
         settled: Callable[[], None],
@@ -66,6 +72,7 @@ class TurnInProgress:
         self._must_record = must_record
         self._receipts = receipts
         self._screen = screen
+        self._keeper = keeper
         self._withhold = withhold
         self._ended = ended
         self._settled = settled
@@ -75,11 +82,13 @@ class TurnInProgress:
         self._released = False
         self._storing: asyncio.Task[bool] | None = None
         self._by_ids = plan.call.chat is None
-        hidden = () if self._by_ids else _hidden_ids(tokenizer)
+        hidden = frozenset[int]() if self._by_ids else _hidden_ids(tokenizer, (*MARKERS, *syntax.markers))
         self._detokenizer = Detokenizer(tokenizer, hidden_ids=hidden)
         self._reasoning_tokens = 0
         self._stops = StopStrings(() if self._by_ids else plan.call.sampling.stop)
-        self._parser = ReplyParser(seed=plan.turn_id, thinking_open=thinking_open, parse_tools=plan.call.parse_tools)
+        self._parser = ReplyParser(
+            seed=plan.turn_id, thinking_open=thinking_open, parse_tools=plan.call.parse_tools, syntax=syntax
+        )
 
     async def events(self) -> AsyncGenerator[list[ReplyEvent], None]:
         """What becomes certain, as the engine samples. Raises EngineError, or EngineAborted."""
@@ -114,7 +123,16 @@ class TurnInProgress:
         reason: FinishReason = "stop" if finish.type == "stop" else "length"
         reply = self._parser.reply()
         response = {} if self._by_ids else reply.message()
-        turn = turn_record(self.plan, sampled, finish_reason=reason, complete=True, response=response or None)
+        place, fault = self._routes()
+        turn = turn_record(
+            self.plan,
+            sampled,
+            finish_reason=reason,
+            complete=True,
+            response=response or None,
+            routes=place,
+            routes_fault=fault,
+        )
         recorded = await self._store(turn, None if self._by_ids else reply)
         if not recorded and self._must_record:
             raise Refusal.busy(
@@ -180,7 +198,8 @@ class TurnInProgress:
         started = perf_counter()
         self._count(turn)
         # What is searched for secrets is appended when that is done, and waited for as long.
-        acknowledgement = None if self._screen.searches else self._journal.append(self._screen.kept(turn))
+        waits = self._screen.searches or turn.routed_experts is not None
+        acknowledgement = None if waits else self._journal.append(self._screen.kept(turn))
         self._over = True
         known: KnownTurn | None = None
         try:
@@ -201,7 +220,8 @@ class TurnInProgress:
     ) -> bool:
         try:
             if acknowledgement is None:
-                turn = await self._screened(turn, known)
+                screened = await self._screened(turn, known) if self._screen.searches else self._screen.kept(turn)
+                turn = await self._with_routes(screened)
                 acknowledgement = self._journal.append(turn)
             recorded = await self._acknowledged(turn, acknowledgement)
             if not recorded and known is not None:
@@ -214,6 +234,30 @@ class TurnInProgress:
             self._receipts.add(turn)
             self._metrics.durable.observe(perf_counter() - started)
         return recorded
+
+    def _routes(self) -> tuple[str | None, str | None]:
+        """Where the turn's expert routes go, or what is wrong with them."""
+        routes = self._sampled.routed_experts
+        if self._keeper is None or routes is None:
+            return None, None
+        fault = self._keeper.fault(routes, len(self.plan.prompt_ids) + len(self._sampled.ids))
+        if fault is None:
+            return self._keeper.place(self.plan.turn_id), None
+        _log.warning("turn %s: %s; it is not trained on", self.plan.turn_id, fault)
+        return None, fault
+
+    async def _with_routes(self, turn: Turn) -> Turn:
+        """The turn once the routes that it names are durable; one that names none where they cannot be kept."""
+        routes = self._sampled.routed_experts
+        if self._keeper is None or turn.routed_experts is None or routes is None:
+            return turn
+        try:
+            await asyncio.to_thread(self._keeper.write, turn.turn_id, routes)
+        except OSError as error:
+            self._metrics.unrecorded.labels("expert_routes").inc()
+            _log.error("the expert routes of turn %s were not recorded: %s", turn.turn_id, error)
+            return msgspec.structs.replace(turn, routed_experts=None)
+        return turn
 
     async def _screened(self, turn: Turn, known: KnownTurn | None) -> Turn:
         """The turn as it may be stored. What goes on from it is withheld from the moment that this is known."""
@@ -249,25 +293,33 @@ class TurnInProgress:
 
     def _check_ids(self, ids: list[int]) -> None:
         """An id that the vocabulary does not have must not get into the prompts that continue the turn."""
+        known = self._tokenizer.known_ids
+        if known.issuperset(ids):
+            return
         for index in ids:
             if not 0 <= index < 2**31 or self._tokenizer.backend.id_to_token(index) is None:
                 raise EngineError(
                     f"the engine sampled id {index}, expected one of the tokenizer's {self._tokenizer.size()} ids; "
                     "check that it serves this model"
                 )
+            known.add(index)
 
     def _read(self, ids: list[int], logprobs: list[float]) -> list[ReplyEvent]:
         if self._by_ids:
             return [TokensDelta(ids, logprobs, self._detokenizer.add(ids))] if ids else []
+        pieces = self._detokenizer.pieces(ids)
         events: list[ReplyEvent] = []
         place = 0
         # One by one while it thinks, so that the tokens of the thinking are known exactly.
         while place < len(ids) and not self._parser.thought:
-            events += self._parser.add(self._stops.add(self._detokenizer.add(ids[place : place + 1])))
+            events += self._parser.add(self._stops.add(pieces[place]))
             place += 1
             if self._parser.thinks:
                 self._reasoning_tokens = len(self._sampled.ids) - len(ids) + place
-        return [*events, *self._parser.add(self._stops.add(self._detokenizer.add(ids[place:])))]
+        rest = pieces[place:]
+        if self._stops.none and self._parser.plain:
+            return [*events, *self._parser.show(rest)]
+        return [*events, *self._parser.add(self._stops.add("".join(rest)))]
 
     def _read_rest(self) -> list[ReplyEvent]:
         text = self._stops.add(self._detokenizer.finish()) + self._stops.finish()
@@ -279,6 +331,7 @@ class TurnInProgress:
             input_ids=self.plan.prompt_ids,
             rid=self.plan.turn_id,
             lora_path=self.plan.target.engine_name,
+            return_routed_experts=self._keeper is not None,
             sampling_params=SamplingParams(
                 max_new_tokens=self.plan.max_tokens,
                 temperature=sampling.temperature,
@@ -299,6 +352,7 @@ class TurnInProgress:
 
     def _count(self, turn: Turn) -> None:
         self._metrics.turns.labels(turn.api, turn.finish_reason).inc()
+        self._metrics.costs.add(turn)
         if turn.untrainable_reason is not None:
             self._metrics.untrainable.labels(turn.untrainable_reason).inc()
         if turn.break_kind is not None:
@@ -309,9 +363,10 @@ class TurnInProgress:
         self._metrics.tokens.labels("completion").inc(len(turn.completion_ids))
 
 
-def _hidden_ids(tokenizer: ChatTokenizer) -> frozenset[int]:
+@lru_cache(maxsize=4)
+def _hidden_ids(tokenizer: ChatTokenizer, shown: tuple[str, ...]) -> frozenset[int]:
     """Special tokens a client does not see; those that structure a reply are read by the parser."""
-    markers = {index for index, token in tokenizer.added.items() if token.content in MARKERS}
+    markers = {index for index, token in tokenizer.added.items() if token.content in shown}
     return (tokenizer.special_ids | tokenizer.stop_ids) - markers
 
 

@@ -56,6 +56,7 @@ class Sampled:
         self.spans: list[Span] = []
         self.cached_tokens: int | None = None
         self.finish: Finish | None = None
+        self.routed_experts: bytes | None = None
         self.first_token_at: datetime | None = None
         self.last_token_at: datetime | None = None
 
@@ -70,6 +71,7 @@ class Sampled:
             self.cached_tokens = delta.cached_tokens
         if delta.finish is not None:
             self.finish, self.spans = delta.finish, delta.spans
+            self.routed_experts = delta.routed_experts
 
     def version_spans(self) -> list[VersionSpan]:
         """The spans in the store's terms."""
@@ -84,9 +86,16 @@ def _version(label: str) -> int | str:
 
 
 def turn_record(
-    plan: Plan, sampled: Sampled, *, finish_reason: FinishReason, complete: bool, response: dict[str, Any] | None
+    plan: Plan,
+    sampled: Sampled,
+    *,
+    finish_reason: FinishReason,
+    complete: bool,
+    response: dict[str, Any] | None,
+    routes: str | None = None,
+    routes_fault: str | None = None,
 ) -> Turn:
-    """The record; whether it is trainable follows from the rest."""
+    """The record; whether it is trainable follows from the rest, and from the routes, which lie elsewhere."""
     sampling = plan.call.sampling
     turn = Turn(
         turn_id=plan.turn_id,
@@ -128,7 +137,8 @@ def turn_record(
         complete=complete,
         request=plan.call.chat,
         response=response,
-        untrainable_reason=plan.withheld,
+        routed_experts=routes,
+        untrainable_reason=plan.withheld or (None if routes_fault is None else "expert_routes"),
     )
     reason = untrainable_reason(turn)
     if reason is None and plan.twins is not None and not plan.twins.claim(plan.turn_id):

@@ -52,8 +52,6 @@ class TrainerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[trainer.gate]`: what a candidate must show before it may take sessions."""
     training: TrainingConfig = TrainingConfig()
     """`[trainer.training]`: updates of a batch, and what is measured beside them."""
-    engines: tuple[str, ...] = ()
-    """URLs of the engine workers that versions are published to; none is the address of `[engine]`."""
     schedule: ScheduleConfig = ScheduleConfig()
     """`[trainer.schedule]`: when a cycle starts."""
     adapters: dict[str, AdapterConfig] = {}

@@ -7,7 +7,9 @@ import msgspec
 import polars as pl
 
 from collector.engine.client import EngineClient
+from collector.engine.process_identity import process_of
 from collector.records import Version
+from collector.workers.proofs import Proofs
 from trainer.adapter_rules import Refused
 from trainer.adapter_standing import shown
 
@@ -33,11 +35,38 @@ async def _loaded_on(workers: Sequence[str], admin_key: str | None, timeout_s: f
     return found
 
 
+def processes_on(workers: Sequence[str], admin_key: str | None, timeout_s: float) -> dict[str, str | None]:
+    """Which start of its engine each worker is; None where that cannot be told."""
+    return asyncio.run(_processes_on(workers, admin_key, timeout_s))
+
+
+async def _processes_on(workers: Sequence[str], admin_key: str | None, timeout_s: float) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for url in workers:
+        client = EngineClient(url, admin_key=admin_key, connect_timeout_s=timeout_s, idle_timeout_s=timeout_s)
+        try:
+            found[url] = await process_of(client)
+        finally:
+            await client.close()
+    return found
+
+
+def refuse_started_anew(version: Version, proofs: Proofs, processes: Mapping[str, str | None]) -> None:
+    """Refuses a version whose proof on a worker is of another process than runs there now, or of another worker."""
+    name = shown(version)
+    for worker, process in processes.items():
+        if (why := proofs.why_not(worker, process, name)) is not None:
+            raise Refused(f"{name} on {worker}: {why}")
+
+
 def refuse_unloaded(version: Version, loaded: Mapping[str, Collection[str]]) -> None:
     """Refuses a version that a worker has not loaded; `loaded` is worker to the names it has."""
     name = shown(version)
     if not loaded:
-        raise Refused(f"nobody knows whether {name} is loaded; give --engine URL, once for each engine worker")
+        raise Refused(
+            f"nobody knows whether {name} is loaded; give --engine URL, once for each engine worker, "
+            "or --config FILE with [collector] engines"
+        )
     missing = [worker for worker, names in loaded.items() if name not in names]
     if missing:
         raise Refused(

@@ -88,6 +88,20 @@ def settings_points(settings: Mapping[str, Any]) -> list[Point]:
     return points
 
 
+def slots_point(total: int | None, loaded: Sequence[str]) -> Point:
+    """The slots for adapters beside the base model's: live, candidate and draining versions need one each."""
+    names = f" ({', '.join(sorted(loaded))})" if loaded else ""
+    if total is None:
+        return Point(
+            name="adapter slots", status="no_data", said=f"it does not say how many; {len(loaded)} taken{names}"
+        )
+    said = f"{len(loaded)} of {total} taken{names}"
+    if len(loaded) < total:
+        return Point(name="adapter slots", status="ok", said=said)
+    advice = "a publication needs one free slot beside what is live: unload what is retired, or start it with more"
+    return Point(name="adapter slots", status="warn", said=f"{said}: a new version finds no room", advice=advice)
+
+
 # Any: one setting's value.
 def _setting_point(name: str, setting: Setting, value: Any) -> Point:
     if not isinstance(value, bool):

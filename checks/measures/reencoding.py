@@ -77,6 +77,14 @@ class Reencoder:
                 found[number] = self._explained(completions[number], best)
         return found
 
+    def again(self, completion: list[int], prompt: list[int] | None) -> list[int]:
+        """What the completion's text is encoded as, in the way in which `differences` judges it."""
+        ways = self._recode([[]], [completion])
+        if self._place_matters and ways[0] is not None and ways[0].place is not None:
+            ways += self._recode([self._tail(prompt), self._newline], [completion, completion])
+        known = [way for way in ways if way is not None]
+        return max(known, key=lambda way: len(completion) + 1 if way.place is None else way.place).ids
+
     def _recode(self, contexts: Sequence[list[int]], completions: Sequence[list[int]]) -> list[_Recoded | None]:
         """What comes back of each completion after its context; None where the context itself does not come back."""
         backend = self._tokenizer.backend
@@ -108,7 +116,7 @@ class Reencoder:
         assert best.place is not None
         kind: DriftKind = "drift"
         place, ids, at_end = best.place, best.ids, False
-        pieces = [self._bytes_of(each) for each in completion]
+        pieces = [self.bytes_of(each) for each in completion]
         written = b"".join(pieces)
         try:
             written.decode("utf-8")
@@ -133,7 +141,8 @@ class Reencoder:
         place = first_difference(completion, ids[: len(completion)])
         return None if place is None else (place, ids)
 
-    def _bytes_of(self, token_id: int) -> bytes:
+    def bytes_of(self, token_id: int) -> bytes:
+        """What a token stands for in the text; nothing for an id that the tokenizer does not have."""
         added = self._tokenizer.added.get(token_id)
         if added is not None:
             return added.content.encode()

@@ -15,6 +15,7 @@ from collector.engine.engine_message import engine_message
 from collector.engine.event_stream import EventParser
 from collector.engine.reply import ReplyReader
 from collector.engine.score_reply import read_scored
+from collector.engine.stream_connection import NotConnected, StreamCut, StreamedAnswer, StreamPool
 from collector.engine.wire import (
     Delta,
     GenerateRequest,
@@ -74,11 +75,19 @@ class EngineClient:
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._lazy_session: aiohttp.ClientSession | None = None
+        self._streams = StreamPool(
+            self._url,
+            self._headers,
+            connect_timeout_s=connect_timeout_s,
+            idle_timeout_s=idle_timeout_s,
+            keep_alive_s=_KEEP_ALIVE_S,
+        )
         self._aborts: set[asyncio.Task[None]] = set()
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """What the engine samples, as it comes, each token once; the last delta has the finish and the totals.
 
+        What arrives together is one delta.
         A consumer that stops early must close the generator (`contextlib.aclosing`): that aborts the request.
         """
         if not request.return_logprob:
@@ -86,18 +95,21 @@ class EngineClient:
         reader = ReplyReader(request.rid)
         try:
             async with (
-                self._exchange("POST", "/generate", msgspec.json.encode(request)) as response,
-                aclosing(self._payloads(response, request, reader)) as payloads,
+                self._streamed("/generate", msgspec.json.encode(request)) as response,
+                aclosing(self._payloads(response, request, reader)) as arrivals,
             ):
-                async for payload in payloads:
-                    if (delta := reader.read(payload)) is not None:
+                async for payloads in arrivals:
+                    delta = reader.read(payloads)
+                    if delta is not None:
                         yield delta
+                    if reader.failure is not None:
+                        raise reader.failure
             if not reader.ended:
                 raise self._cut(reader, "the stream ended")
         except _NeverSent:
             reader.ended = True
             raise
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (StreamCut, TimeoutError) as error:
             raise self._cut(reader, _words(error)) from error
         finally:
             if not reader.ended:
@@ -208,6 +220,7 @@ class EngineClient:
         """Finishes the aborts under way and closes the connections."""
         while self._aborts:
             await asyncio.gather(*self._aborts, return_exceptions=True)
+        self._streams.close()
         if self._lazy_session is not None:
             await self._lazy_session.close()
             self._lazy_session = None
@@ -241,9 +254,23 @@ class EngineClient:
             # Closes the connection unless the answer has been read to its end.
             response.close()
 
+    @asynccontextmanager
+    async def _streamed(self, path: str, body: bytes) -> AsyncGenerator[StreamedAnswer]:
+        answered = False
+        try:
+            async with self._streams.post(path, body) as response:
+                answered = True
+                yield response
+        except NotConnected as error:
+            raise _NeverSent(f"the engine at {self._url} cannot be reached: {error}; is it running?") from error
+        except (StreamCut, TimeoutError) as error:
+            if answered:
+                raise
+            raise EngineUnavailable(f"the engine at {self._url} gave {path} no answer: {_words(error)}") from error
+
     async def _payloads(
-        self, response: aiohttp.ClientResponse, request: GenerateRequest, reader: ReplyReader
-    ) -> AsyncGenerator[bytes, None]:
+        self, response: StreamedAnswer, request: GenerateRequest, reader: ReplyReader
+    ) -> AsyncGenerator[list[bytes], None]:
         expected = "text/event-stream" if request.stream else "application/json"
         if response.status != 200:
             # Not to be aborted: the rid may be that of another, live request.
@@ -252,13 +279,12 @@ class EngineClient:
         if response.content_type != expected:
             raise EngineError(f"the engine at {self._url} sent {response.content_type}, expected {expected}")
         if not request.stream:
-            yield await response.read()
+            yield [await response.read()]
             return
         parser = EventParser()
-        async for chunk in response.content.iter_any():
-            for payload in parser.feed(chunk):
-                if payload != b"[DONE]":
-                    yield payload
+        async for chunk in response.pieces():
+            if payloads := [payload for payload in parser.feed(chunk) if payload != b"[DONE]"]:
+                yield payloads
 
     async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         async with self._exchange(method, path, body) as response:

@@ -1,5 +1,7 @@
 """From the events of one `/generate` reply to deltas, and the engine's contract checked on the way."""
 
+import base64
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -20,6 +22,7 @@ class _Sampled(NamedTuple):
 
 
 class _MetaInfo(msgspec.Struct, frozen=True):
+    id: str | None = None
     completion_tokens: Count | None = None
     prompt_tokens: Count | None = None
     cached_tokens: Count | None = None
@@ -27,6 +30,7 @@ class _MetaInfo(msgspec.Struct, frozen=True):
     output_token_logprobs: list[tuple[_Logprob, TokenId, str | None]] = []
     output_token_logprobs_length: Count | None = None
     weight_versions: list[Span] | None = None
+    routed_experts: str | None = None
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -41,6 +45,15 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Event)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODER_OF_MANY = msgspec.json.Decoder(list[_Event])
+
+
+class _Ending(NamedTuple):
+    """What only the last event of a reply tells."""
+
+    spans: list[Span]
+    routed_experts: bytes | None
 
 
 class ReplyReader:
@@ -48,63 +61,104 @@ class ReplyReader:
 
     def __init__(self, rid: str) -> None:
         self.rid = rid
-        self._sampled: list[_Sampled] = []
+        self._ids: list[int] = []
+        self._logprobs: list[float] = []
         self.ended = False
         """Whether the engine has said its last word: a finish reason or a refusal."""
+        self.failure: EngineError | None = None
+        """Why nothing more is read: what was to be read next is refused."""
 
     @property
     def token_count(self) -> int:
         """Tokens read so far."""
-        return len(self._sampled)
+        return len(self._ids)
 
-    def read(self, payload: bytes) -> Delta | None:
-        """What this event added; None when it added nothing."""
-        event = self._decode(payload)
-        meta = event.meta_info
-        if event.error is not None:
-            raise self._refused(event.error.message, event.error.code)
-        if self.ended:
-            raise self._broken("an event after the finish reason", "nothing but [DONE]")
-        if meta is None:
-            raise self._broken("an event without meta_info", "output_ids and meta_info")
-        new = self._new_tokens(event.output_ids, meta)
-        self._sampled += new
-        finish = meta.finish_reason
-        if finish is None:
-            return _delta(new, meta) if new else None
-        if not self._sampled and finish.type == "abort" and (finish.status_code or 0) >= 400:
-            raise self._refused(finish.message, finish.status_code)
-        self._check_totals(meta)
-        spans = self._spans(meta)
-        self.ended = True
-        return msgspec.structs.replace(
-            _delta(new, meta),
-            finish=finish,
-            spans=spans,
-            prompt_tokens=meta.prompt_tokens,
-            completion_tokens=meta.completion_tokens,
+    def read(self, payloads: Sequence[bytes]) -> Delta | None:
+        """What these events added, up to the first that is refused; None when they added nothing."""
+        start = end = self.token_count
+        last: _MetaInfo | None = None
+        ending = _Ending([], None)
+        try:
+            for event in self._decode(payloads):
+                meta = event.meta_info
+                if meta is None or event.error is not None or self.ended:
+                    raise self._out_of_place(event)
+                if meta.id is not None and meta.id != self.rid:
+                    raise self._broken(f"an event of {meta.id}", "those of this request only")
+                self._add(event.output_ids, meta)
+                if meta.finish_reason is not None:
+                    ending = self._end(meta, meta.finish_reason)
+                last, end = meta, len(self._ids)
+        except EngineError as error:
+            self.failure = error
+        if last is None or (end == start and last.finish_reason is None):
+            return None
+        return Delta(
+            token_ids=self._ids[start:end],
+            logprobs=self._logprobs[start:end],
+            finish=last.finish_reason,
+            spans=ending.spans,
+            prompt_tokens=last.prompt_tokens if last.finish_reason else None,
+            completion_tokens=last.completion_tokens if last.finish_reason else None,
+            cached_tokens=last.cached_tokens,
+            routed_experts=ending.routed_experts,
         )
 
-    def _decode(self, payload: bytes) -> _Event:
-        try:
-            return _DECODER.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._broken(f"an event that cannot be read ({error})", "the JSON of a /generate reply") from error
+    def _out_of_place(self, event: _Event) -> EngineError:
+        if event.error is not None:
+            return self._refused(event.error.message, event.error.code)
+        if self.ended:
+            return self._broken("an event after the finish reason", "nothing but [DONE]")
+        return self._broken("an event without meta_info", "output_ids and meta_info")
 
-    def _new_tokens(self, ids: list[int], meta: _MetaInfo) -> list[_Sampled]:
-        entries = [_Sampled(logprob, token_id) for logprob, token_id, _ in meta.output_token_logprobs]
-        seen = self.token_count
+    def _end(self, meta: _MetaInfo, finish: Finish) -> _Ending:
+        if not self._ids and finish.type == "abort" and (finish.status_code or 0) >= 400:
+            raise self._refused(finish.message, finish.status_code)
+        self._check_totals(meta)
+        ending = _Ending(self._spans(meta), self._routes(meta))
+        self.ended = True
+        return ending
+
+    def _decode(self, payloads: Sequence[bytes]) -> Iterable[_Event]:
+        try:
+            events = _DECODER_OF_MANY.decode(b"[%b]" % b",".join(payloads))
+        except _UNREADABLE:
+            return self._decode_each(payloads)
+        return events if len(events) == len(payloads) else self._decode_each(payloads)
+
+    def _decode_each(self, payloads: Sequence[bytes]) -> Iterator[_Event]:
+        for payload in payloads:
+            try:
+                event = _DECODER.decode(payload)
+            except _UNREADABLE as error:
+                raise self._broken(
+                    f"an event that cannot be read ({error})", "the JSON of a /generate reply"
+                ) from error
+            yield event
+
+    def _add(self, ids: list[int], meta: _MetaInfo) -> None:
+        entries = meta.output_token_logprobs
+        entry_ids = [entry[1] for entry in entries]
+        seen = len(self._ids)
         total = seen + len(ids) if meta.completion_tokens is None else meta.completion_tokens
-        if [entry.token_id for entry in entries] == ids:
-            if seen + len(ids) == total:
-                return entries
-            if len(ids) == total:
-                return self._after_what_was_read(entries)
+        if entry_ids == ids and seen + len(ids) == total:
+            self._ids += ids
+            self._logprobs += [entry[0] for entry in entries]
+            return
+        for entry in self._new_entries(ids, [_Sampled(logprob, index) for logprob, index, _ in entries], meta, total):
+            self._ids.append(entry.token_id)
+            self._logprobs.append(entry.logprob)
+
+    def _new_entries(self, ids: list[int], entries: list[_Sampled], meta: _MetaInfo, total: int) -> list[_Sampled]:
+        seen = self.token_count
+        same = [entry.token_id for entry in entries] == ids
+        if same and len(ids) == total:
+            return self._after_what_was_read(entries)
         if _is_abort(meta):
             return self._tokens_of_queued_abort(ids, entries, total)
         if len(entries) != len(ids):
             raise self._broken(f"{len(entries)} log-probabilities for {len(ids)} ids", "as many as ids")
-        if [entry.token_id for entry in entries] != ids:
+        if not same:
             raise self._broken("log-probabilities of other ids than output_ids", "the same ids in the same order")
         raise self._broken(
             f"{len(ids)} ids after {seen} at completion_tokens {total}", f"{total - seen} or {total} ids"
@@ -121,7 +175,7 @@ class ReplyReader:
 
     def _after_what_was_read(self, entries: list[_Sampled]) -> list[_Sampled]:
         seen = self.token_count
-        if entries[:seen] != self._sampled:
+        if entries[:seen] != list(zip(self._logprobs, self._ids, strict=True)):
             raise self._broken(f"a repetition that differs from the {seen} tokens read before", "the same tokens")
         return entries[seen:]
 
@@ -145,6 +199,14 @@ class ReplyReader:
             raise self._broken(f"weight_versions {found}", f"spans that cover 0 to {self.token_count} exactly once")
         return spans
 
+    def _routes(self, meta: _MetaInfo) -> bytes | None:
+        if meta.routed_experts is None:
+            return None
+        try:
+            return base64.b64decode(meta.routed_experts, validate=True)
+        except ValueError as error:
+            raise self._broken(f"routed_experts that cannot be read ({error})", "base64 of int32") from error
+
     def _refused(self, message: str | None, status: int | None) -> EngineError:
         self.ended = True
         return EngineError(f"the engine refused {self.rid}: {message or 'no message'}", status=status)
@@ -158,11 +220,3 @@ class ReplyReader:
 
 def _is_abort(meta: _MetaInfo) -> bool:
     return meta.finish_reason is not None and meta.finish_reason.type == "abort"
-
-
-def _delta(new: list[_Sampled], meta: _MetaInfo) -> Delta:
-    return Delta(
-        token_ids=[entry.token_id for entry in new],
-        logprobs=[entry.logprob for entry in new],
-        cached_tokens=meta.cached_tokens,
-    )

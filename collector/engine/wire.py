@@ -84,6 +84,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     than this is used, so 0 switches the prefix cache off for the request."""
     stream: bool = True
     """One server-sent event per group of tokens."""
+    return_routed_experts: bool = False
+    """Asks a mixture of experts which experts each token went to. An engine that does not keep them says nothing."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +127,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """On the last delta: output tokens as the engine counted them."""
     cached_tokens: int | None = None
     """Prompt tokens taken from the prefix cache."""
+    routed_experts: bytes | None = None
+    """On the last delta: int32 experts of each token but the last, by layer and rank; None when not returned."""
 
 
 class Scored(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +162,15 @@ class LoraLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Adapters that fit into the batch pool."""
 
 
+class DraftLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Speculative decoding of one worker."""
+
+    accept_length: float | None = None
+    """Tokens accepted at each step."""
+    accept_rate: float | None = None
+    """Share of drafted tokens that were accepted, as the engine last measured it."""
+
+
 class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """One worker's part of `GET /v1/loads`. What an engine does not report is None."""
 
@@ -179,6 +192,8 @@ class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Share of prompt tokens found in the prefix cache, as the engine last measured it."""
     lora: LoraLoad | None = None
     """Adapter slots."""
+    speculative: DraftLoad | None = None
+    """Draft acceptance; None where nothing is drafted."""
 
 
 class WeightUpdate(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,9 @@
 """Sampled ids to text, one id at a time, never half a character."""
 
 import codecs
+import contextlib
 from collections.abc import Collection, Sequence
+from weakref import WeakKeyDictionary
 
 from collector.rendering.tokenizer import ChatTokenizer
 
@@ -17,23 +19,49 @@ BYTE_ALPHABET = _byte_alphabet()
 """Character to byte."""
 
 
+class _Spelling:
+    """The tokens met so far of one byte-level vocabulary."""
+
+    def __init__(self) -> None:
+        self.data: dict[int, bytes] = {}
+        """Id to bytes."""
+        self.texts: dict[int, str] = {}
+        """Id to text, of those that are whole characters."""
+
+
+_SPELLINGS: WeakKeyDictionary[ChatTokenizer, dict[frozenset[int], _Spelling]] = WeakKeyDictionary()
+
+
 class Detokenizer:
     """The text of a growing list of ids; the pieces do not depend on how the ids arrive."""
 
     def __init__(self, tokenizer: ChatTokenizer, *, hidden_ids: Collection[int] = ()) -> None:
         self._tokenizer = tokenizer
-        self._hidden_ids = hidden_ids
+        self._hidden_ids = frozenset(hidden_ids)
+        self._spelling = _SPELLINGS.setdefault(tokenizer, {}).setdefault(self._hidden_ids, _Spelling())
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._in_character = False
+        """Whether bytes of an unfinished character are held."""
         self._ids: list[int] = []
         self._shown = 0
         self._settled = 0
 
     def add(self, ids: Sequence[int]) -> str:
         """The characters that these ids completed."""
-        shown = [index for index in ids if index not in self._hidden_ids]
-        if self._tokenizer.is_byte_level:
-            return self._utf8.decode(b"".join(self._bytes_of(index) for index in shown))
-        return "".join(self._add_by_decoding(index) for index in shown)
+        return "".join(self.pieces(ids))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The same, of each id."""
+        if not self._tokenizer.is_byte_level:
+            return ["" if index in self._hidden_ids else self._add_by_decoding(index) for index in ids]
+        if not self._in_character:
+            try:
+                texts = self._spelling.texts
+                return [texts[index] for index in ids]
+            # One that is not met yet, or is no whole character.
+            except KeyError:
+                pass
+        return [self._read_bytes(index) for index in ids]
 
     def finish(self) -> str:
         """What was held back as an unfinished character."""
@@ -42,12 +70,22 @@ class Detokenizer:
         before = self._tokenizer.decode(self._ids[self._shown : self._settled])
         return self._tokenizer.decode(self._ids[self._shown :])[len(before) :]
 
-    def _bytes_of(self, index: int) -> bytes:
-        token = self._tokenizer.backend.id_to_token(index)
-        if token is None:
-            return b""
+    def _read_bytes(self, index: int) -> str:
+        data = self._spelling.data.get(index)
+        if data is None:
+            data = self._learn(index)
+        text = self._utf8.decode(data)
+        self._in_character = bool(self._utf8.getstate()[0])
+        return text
+
+    def _learn(self, index: int) -> bytes:
+        token = "" if index in self._hidden_ids else self._tokenizer.backend.id_to_token(index) or ""
         values = [BYTE_ALPHABET.get(char) for char in token]
-        return token.encode() if None in values else bytes(value for value in values if value is not None)
+        data = token.encode() if None in values else bytes(value for value in values if value is not None)
+        self._spelling.data[index] = data
+        with contextlib.suppress(UnicodeDecodeError):
+            self._spelling.texts[index] = data.decode()
+        return data
 
     def _add_by_decoding(self, index: int) -> str:
         # Other decoders look at neighbours (SentencePiece drops a leading space, byte fallback joins bytes), so a

@@ -6,27 +6,24 @@ from typing import Literal, cast
 
 import msgspec
 
-from collector.conversation import ReasoningDelta, Reply, ReplyEvent, TextDelta, ToolCall, ToolCallDelta
+from collector.conversation import ReasoningDelta, Reply, ReplyEvent, TextDelta, ToolCall, ToolCallDelta, in_order
 from collector.nesting import DEEPEST, nested_deeper
+from collector.parsing.call_syntax import JSON_CALLS, CallSyntax
 from collector.parsing.stop_strings import held_suffix
 
-MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
-"""Text, or special tokens, that structure a reply."""
+MARKERS = ("<think>", "</think>")
+"""Text, or special tokens, that structure every family's reply."""
 
-_THINK, _THINK_END, _CALL, _CALL_END = MARKERS
+_THINK, _THINK_END = MARKERS
 _State = Literal["start", "thinking", "after_thinking", "text", "call"]
-
-
-class _SampledCall(msgspec.Struct):
-    name: str
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class ReplyParser:
     """Turns text into events. The sum of the events does not depend on how the text was cut up."""
 
-    def __init__(self, *, seed: str, thinking_open: bool, parse_tools: bool) -> None:
+    def __init__(self, *, seed: str, thinking_open: bool, parse_tools: bool, syntax: CallSyntax = JSON_CALLS) -> None:
         self._seed = seed
+        self._syntax = syntax
         self._parse_tools = parse_tools
         self._state: _State = "thinking" if thinking_open else "start"
         self._pending = ""
@@ -35,6 +32,7 @@ class ReplyParser:
         self._reasoning: list[str] | None = [] if thinking_open else None
         self._calls: list[ToolCall] = []
         self._events: list[ReplyEvent] = []
+        self._said: list[ReplyEvent] = []
 
     @property
     def thinks(self) -> bool:
@@ -53,13 +51,25 @@ class ReplyParser:
             pass
         return self._take_events()
 
+    @property
+    def plain(self) -> bool:
+        """Whether all that comes is visible text, as it is."""
+        return self._state == "text" and not self._parse_tools and not self._pending
+
+    def show(self, texts: list[str]) -> list[ReplyEvent]:
+        """Takes in pieces of plain text."""
+        events: list[ReplyEvent] = [TextDelta(text) for text in texts if text]
+        self._content += texts
+        self._said += events
+        return events
+
     def finish(self) -> list[ReplyEvent]:
         """What was held back; a tool call that was never closed is text."""
         rest, self._pending = self._pending, ""
         if self._state == "thinking":
             self._think(rest)
         elif self._state == "call":
-            self._write(_CALL + rest)
+            self._write(self._syntax.opening + rest)
         elif self._state != "after_thinking":
             self._write(rest)
         if self._space and self._state != "thinking" and not self._calls:
@@ -70,10 +80,12 @@ class ReplyParser:
     def reply(self) -> Reply:
         """The message so far."""
         reasoning = None if self._reasoning is None else "".join(self._reasoning)
-        return Reply(content="".join(self._content), reasoning=reasoning, tool_calls=tuple(self._calls))
+        said = in_order([*self._said, *self._events])
+        return Reply(content="".join(self._content), reasoning=reasoning, tool_calls=tuple(self._calls), order=said)
 
     def _take_events(self) -> list[ReplyEvent]:
         events, self._events = self._events, []
+        self._said += events
         return events
 
     def _step(self) -> bool:
@@ -91,7 +103,7 @@ class ReplyParser:
                 return bool(self._pending)
             case "text":
                 if self._parse_tools:
-                    return self._until(_CALL, self._write, "call")
+                    return self._until(self._syntax.opening, self._write, "call")
                 self._show(self._pending)
                 self._pending = ""
                 return False
@@ -120,33 +132,36 @@ class ReplyParser:
         return False
 
     def _close_call(self) -> bool:
-        body, found, rest = self._pending.partition(_CALL_END)
+        opening, closing = self._syntax.opening, self._syntax.closing
+        body, found, rest = self._pending.partition(closing)
         if not found:
             return False
         self._pending, self._state = rest, "text"
-        call = self._read_call(body)
-        if call is None:
-            self._write(f"{_CALL}{body}{_CALL_END}")
+        calls = self._read_calls(body)
+        if not calls:
+            self._write(f"{opening}{body}{closing}")
             return True
         self._space = ""
-        self._events.append(ToolCallDelta(len(self._calls), call))
-        self._calls.append(call)
+        for call in calls:
+            self._events.append(ToolCallDelta(len(self._calls), call))
+            self._calls.append(call)
         return True
 
-    def _read_call(self, body: str) -> ToolCall | None:
-        try:
-            sampled = msgspec.json.decode(body.encode(), type=_SampledCall)
-            value = msgspec.json.decode(sampled.arguments)
-            arguments = value if isinstance(value, str) else bytes(sampled.arguments).decode()
-            inner = msgspec.json.decode(arguments) if isinstance(value, str) else value
-        # A model that runs away may nest deeper than can be read.
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return None
-        # A client sends the call back, and what it sends is bounded.
-        if not sampled.name or not isinstance(inner, dict) or nested_deeper(cast(object, inner), DEEPEST):
-            return None
-        digest = hashlib.blake2b(f"{self._seed}:{len(self._calls)}".encode(), digest_size=12).hexdigest()
-        return ToolCall(id=f"call_{digest}", name=sampled.name, arguments=arguments)
+    def _read_calls(self, body: str) -> list[ToolCall]:
+        """The calls of a block; none where one of them is not what a client could send back."""
+        calls: list[ToolCall] = []
+        for written in self._syntax.read(body) or ():
+            try:
+                inner = msgspec.json.decode(written.arguments.encode())
+            except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+                return []
+            # A client sends the call back, and what it sends is bounded.
+            if not written.name or not isinstance(inner, dict) or nested_deeper(cast(object, inner), DEEPEST):
+                return []
+            number = len(self._calls) + len(calls)
+            digest = hashlib.blake2b(f"{self._seed}:{number}".encode(), digest_size=12).hexdigest()
+            calls.append(ToolCall(id=written.id or f"call_{digest}", name=written.name, arguments=written.arguments))
+        return calls
 
     def _think(self, text: str) -> None:
         assert self._reasoning is not None

@@ -23,6 +23,11 @@ class StopStrings:
         self.matched: str | None = None
         """The stop string that was met."""
 
+    @property
+    def none(self) -> bool:
+        """Whether there is none to look for."""
+        return not self._words
+
     def add(self, text: str) -> str:
         """The part of the text that no stop string can take back."""
         if self.matched is not None:

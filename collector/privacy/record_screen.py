@@ -19,6 +19,7 @@ from collector.records import ChatRequest, Event, Turn
 _log = logging.getLogger(__name__)
 _SESSIONS = 10_000
 _SECRETS_A_SESSION = 100
+_CLEAN = 10_000
 
 UNREADABLE = (ValueError, RuntimeError, OSError, TypeError, OverflowError)
 """What a detector that cannot say raises: the text is then not stored at all."""
@@ -40,6 +41,8 @@ class RecordScreen:
         self._tenants = frozenset(opt_out.tenants)
         self._detector = detector
         self._decode = decode
+        self._clean: set[str] = set()
+        """Names and headers that were searched and hold no secret."""
         self._known: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="redact") if detector is not None else None
 
@@ -79,8 +82,40 @@ class RecordScreen:
             return None
         return Markers({secret.text: secret.kind for secret in found}).text(text)
 
+    async def clean(self, name: str) -> bool:
+        """Whether no secret was found in a name that is stored as it is.
+
+        While the search fails names are taken: without its session a turn could not be stored at all.
+        """
+        if self._workers is None or name in self._clean:
+            return True
+        found = await asyncio.get_running_loop().run_in_executor(self._workers, self._find, lambda: [name])
+        if found == []:
+            self._keep_clean(name)
+        return not found
+
+    def _keep_clean(self, text: str) -> None:
+        if len(self._clean) >= _CLEAN:
+            self._clean.clear()
+        self._clean.add(text)
+
+    def _headers(self, turn: Turn) -> Turn:
+        """The turn with markers in what its headers said. Its tokens hold nothing of them, so it is trained on."""
+        for name in ("client", "task_id", "group_id"):
+            said: str | None = getattr(turn, name)
+            if said is None or said in self._clean:
+                continue
+            found = self._find(lambda said=said: [said])
+            if found == []:
+                self._keep_clean(said)
+            else:
+                kinds = {secret.text: secret.kind for secret in found or ()}
+                turn = msgspec.structs.replace(turn, **{name: Markers(kinds).text(said) if kinds else None})
+        return turn
+
     def _screen(self, turn: Turn, known: dict[str, str]) -> tuple[Screened, list[Secret]]:
         """What is stored, and the secrets that were found; `known` are those of the session's earlier turns."""
+        turn = self._headers(turn)
         found = self._find(self._texts(turn))
         if found is None:
             return Screened(_withheld(bare(turn)), _event(turn, Counter({"turn that could not be searched": 1}))), []

@@ -5,8 +5,12 @@ from typing import NamedTuple
 
 from collector.conversation import HistoryReasoning
 from collector.records import ChatRequest
+from collector.rendering.proven_family import ProvenFamily
 from collector.rendering.renderer import Renderer
 from collector.rendering.splice import Ancestor, Break, extend
+
+_END_TOKENS = 16
+"""As many as show whether thinking has been opened."""
 
 
 class Prompt(NamedTuple):
@@ -26,9 +30,19 @@ def build_prompt(
     ancestor: Ancestor | None,
     ancestor_ids: Sequence[int],
     history_reasoning: HistoryReasoning,
+    family: ProvenFamily | None = None,
 ) -> Prompt:
-    """Splices onto the ancestor's ids if it can be proved exact; RenderError when the messages cannot be rendered."""
+    """Appends to the ancestor's ids if it can be proved exact; RenderError when the messages cannot be rendered.
+
+    What follows them comes from the family, where that was proved for the model, and else from the splice. A whole
+    prompt is always the template's: where a family writes the same nothing is gained by it, and otherwise it is wrong.
+    """
     kind = None
+    if ancestor is not None and family is not None and history_reasoning == "keep":
+        following = family.following(chat, ancestor, ancestor_ids)
+        if following is not None:
+            end = renderer.tokenizer.decode(following[-_END_TOKENS:])
+            return Prompt([*ancestor_ids, *following], _opens_thinking(end))
     if ancestor is not None:
         step = extend(renderer, chat, ancestor, history_reasoning)
         if not isinstance(step, Break):

@@ -35,10 +35,7 @@ class Renderer:
     ) -> str:
         """The prompt text, by default with the invitation to reply; RenderError when it cannot be rendered."""
         abilities = self.template.abilities
-        plain = [self._for_template(message) for message in messages]
-        if not abilities.late_system:
-            plain = one_system_message(plain)
-        plain = spell_out(plain, tools, abilities)
+        plain = self.spelled(messages, tools)
         if abilities.content_parts:
             plain = [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in plain]
         return self.template.render(
@@ -47,6 +44,16 @@ class Renderer:
             variables=variables,
             add_generation_prompt=add_generation_prompt,
         )
+
+    def spelled(
+        self, messages: Sequence[Mapping[str, object]], tools: Sequence[Mapping[str, object]] | None
+    ) -> list[dict[str, Any]]:
+        """The conversation in the spelling that templates expect, with what this one ignores in plain words."""
+        abilities = self.template.abilities
+        plain = [self._for_template(message) for message in messages]
+        if not abilities.late_system:
+            plain = one_system_message(plain)
+        return spell_out(plain, tools, abilities)
 
     def _for_template(self, message: Mapping[str, object]) -> dict[str, Any]:
         """The spelling templates expect: text content, no nulls, arguments as objects, one name for reasoning."""

@@ -35,6 +35,8 @@ class Ancestor(NamedTuple):
     """Its reply, as the client got it."""
     variables: Mapping[str, object] | None
     """Template variables of its request."""
+    completion_tokens: int = 0
+    """How many of its ids were sampled; 0 where that is not known."""
 
 
 class Extension(NamedTuple):

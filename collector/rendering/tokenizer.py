@@ -27,6 +27,8 @@ class ChatTokenizer:
         eos = tokenizer.token_to_id(self.names["eos_token"]) if "eos_token" in self.names else None
         self.stop_ids = stop_ids if eos is None else stop_ids | {eos}
         """Ids that end a reply: the generation config's and the tokenizer's eos."""
+        self.known_ids: set[int] = set()
+        """Ids that were looked up and are the tokenizer's."""
         self.is_byte_level = type(tokenizer.decoder).__name__ == "ByteLevel"
 
     @classmethod

@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`: OpenAI's chat shape, streamed and not."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -19,7 +19,16 @@ from collector.records import ChatRequest
 from collector.refusal import Refusal
 from collector.shapes.problem import Problem, openai_problem, problem
 from collector.shapes.reading import (
+    Count,
+    Heat,
+    Penalty,
+    Repetition,
+    Seed,
+    Share,
+    TopK,
+    TopP,
     at_least,
+    between,
     bias_of,
     check_depth,
     check_messages,
@@ -29,43 +38,50 @@ from collector.shapes.reading import (
     shortened,
     top_k_of,
 )
+from collector.shapes.wire_schemas import NOT_EMPTY, ChatMessage, ChatTool
 
 _MOST_STOPS = 16
+_TEXT_TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
+_encode = msgspec.json.Encoder().encode
 
 
-class _StreamOptions(msgspec.Struct):
+class StreamOptions(msgspec.Struct):
+    """What a stream carries beside the reply."""
+
     include_usage: bool | None = None
 
 
-class _Body(msgspec.Struct):
+class ChatBody(msgspec.Struct):
     """The fields that are read; any other is tolerated."""
 
     model: str
-    messages: list[dict[str, Any]]
+    messages: Annotated[list[ChatMessage], NOT_EMPTY]
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    temperature: Heat | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    min_p: Share | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Repetition | None = None
     logit_bias: dict[str, float] | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    n: int | None = None
+    n: Annotated[int, between(1, 1)] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[ChatTool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     functions: list[dict[str, Any]] | None = None
     response_format: dict[str, Any] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    audio: Any = None
 
 
 class ChatExchange:
@@ -74,14 +90,14 @@ class ChatExchange:
     left_out: tuple[str, ...] = ()
 
     def __init__(self, body: bytes) -> None:
-        request = read_body(body, _Body)
+        request = read_body(body, ChatBody)
         _refuse_unsupported(request)
         check_messages(request.messages)
         _check_tools(request.tools)
         check_depth("chat_template_kwargs", request.chat_template_kwargs)
         self.stream = bool(request.stream)
         self._usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-        self._head = b""
+        self._head = self._text_head = b""
         self.call = Call(
             api="chat",
             streamed=self.stream,
@@ -115,11 +131,18 @@ class ChatExchange:
         )
         # Everything but the choices is the same in every chunk, and encoded once.
         self._head = b"data: " + shared[:-1] + b',"choices":'
+        self._text_head = self._head + b'[{"index":0,"delta":{"content":'
         return self._chunk({"role": "assistant", "content": ""})
 
     def events(self, events: Sequence[ReplyEvent]) -> bytes:
         """One chunk per event."""
-        return b"".join(self._chunk(_delta(event)) for event in events)
+        return b"".join(
+            # Nearly all events are text: written without building the chunk first.
+            self._text_head + _encode(event.text) + _TEXT_TAIL
+            if type(event) is TextDelta
+            else self._chunk(_delta(event))
+            for event in events
+        )
 
     def closing(self, outcome: Outcome) -> bytes:
         """The finish reason, the usage if it was asked for, and `[DONE]`."""
@@ -190,7 +213,7 @@ def _usage(outcome: Outcome) -> dict[str, object]:
     return usage
 
 
-def _sampling(request: _Body) -> Sampling:
+def _sampling(request: ChatBody) -> Sampling:
     limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     if len(stops) > _MOST_STOPS:
@@ -212,7 +235,7 @@ def _sampling(request: _Body) -> Sampling:
     )
 
 
-def _refuse_unsupported(request: _Body) -> None:
+def _refuse_unsupported(request: ChatBody) -> None:
     if request.n not in (None, 1):
         raise _unsupported(
             "n", f"is {shortened(request.n)}, expected 1: every sample is a turn of its own; send n requests"
@@ -223,6 +246,10 @@ def _refuse_unsupported(request: _Body) -> None:
         raise _unsupported("functions", "is the retired form; send the same definitions as tools")
     if request.response_format is not None and request.response_format.get("type") != "text":
         raise _unsupported("response_format", "other than text would constrain sampling; ask for the format in words")
+    if request.audio is not None or any(kind != "text" for kind in request.modalities or ()):
+        raise _unsupported(
+            "modalities", "other than text are not supported: images and audio are neither read nor made"
+        )
     if request.tool_choice not in (None, "auto", "none"):
         raise _unsupported("tool_choice", "other than auto and none would constrain sampling; use auto")
 

@@ -1,49 +1,73 @@
 """`POST /generate`: ids in, ids out, in SGLang's shape with incremental streaming."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from collector.conversation import Call, Outcome, ReplyEvent, Sampling, TokensDelta, TurnName
 from collector.refusal import Refusal
 from collector.shapes.problem import Problem, openai_problem, problem
-from collector.shapes.reading import at_least, bias_of, in_range, read_body, seed_of, shortened, top_k_of
+from collector.shapes.reading import (
+    Count,
+    Heat,
+    Penalty,
+    Repetition,
+    Seed,
+    Share,
+    TopK,
+    TopP,
+    at_least,
+    between,
+    bias_of,
+    in_range,
+    read_body,
+    seed_of,
+    shortened,
+    top_k_of,
+)
 
+_MEDIA = ("image_data", "audio_data", "video_data", "input_embeds")
 _CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag")
 
 
-class _SamplingParams(msgspec.Struct):
-    max_new_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
+class GenerateSampling(msgspec.Struct):
+    """How to sample, in SGLang's words."""
+
+    max_new_tokens: Count | None = None
+    temperature: Heat | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    min_p: Share | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Repetition | None = None
     logit_bias: dict[str, float] | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    min_new_tokens: int | None = None
-    sampling_seed: int | None = None
-    n: int | None = None
+    min_new_tokens: Annotated[int, between(0, 2**63 - 1)] | None = None
+    sampling_seed: Seed | None = None
+    n: Annotated[int, between(1, 1)] | None = None
     json_schema: Any = None
     regex: Any = None
     ebnf: Any = None
     structural_tag: Any = None
 
 
-class _Body(msgspec.Struct):
+class GenerateBody(msgspec.Struct):
     """The fields that are read; any other is tolerated."""
 
     input_ids: list[int] | None = None
-    sampling_params: _SamplingParams = msgspec.field(default_factory=_SamplingParams)
+    sampling_params: GenerateSampling = msgspec.field(default_factory=GenerateSampling)
     return_logprob: bool | None = None
     stream: bool | None = None
     lora_path: str | None = None
     text: Any = None
+    image_data: Any = None
+    audio_data: Any = None
+    video_data: Any = None
+    input_embeds: Any = None
 
 
 class GenerateExchange:
@@ -52,7 +76,14 @@ class GenerateExchange:
     left_out: tuple[str, ...] = ()
 
     def __init__(self, body: bytes) -> None:
-        request = read_body(body, _Body)
+        request = read_body(body, GenerateBody)
+        for name in _MEDIA:
+            if getattr(request, name):
+                raise Refusal.invalid(
+                    f"{name} is given, expected ids alone; images, audio and video are not supported",
+                    param=name,
+                    code="unsupported_value",
+                )
         if request.text is not None or not request.input_ids:
             raise Refusal.invalid("input_ids is missing, expected the ids of one prompt; text is not taken here")
         self.stream = bool(request.stream)
@@ -144,7 +175,7 @@ def _sse(event: dict[str, object]) -> bytes:
     return b"data: " + msgspec.json.encode(event) + b"\n\n"
 
 
-def _sampling(params: _SamplingParams) -> Sampling:
+def _sampling(params: GenerateSampling) -> Sampling:
     for name in _CONSTRAINTS:
         if getattr(params, name) is not None:
             raise Refusal.invalid(f"{name} would constrain sampling, which is not supported; leave it out", param=name)

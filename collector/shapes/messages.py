@@ -1,7 +1,7 @@
 """`POST /v1/messages`: Anthropic's shape, streamed and not, and the request of `count_tokens`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,40 +13,49 @@ from collector.shapes.messages_events import BlockWriter, content_blocks
 from collector.shapes.messages_input import chat_messages, chat_tools, session_of, wrong
 from collector.shapes.messages_problem import error_of, messages_problem
 from collector.shapes.problem import Problem
-from collector.shapes.reading import at_least, check_messages, in_range, read_body, top_k_of
+from collector.shapes.reading import Count, Share, TopK, TopP, at_least, check_messages, in_range, read_body, top_k_of
 from collector.shapes.tool_results import in_call_order
+from collector.shapes.wire_schemas import NOT_EMPTY, Message, MessagesTool, SystemBlock
 
 _MOST_STOPS = 16
 
 
-class _CountBody(msgspec.Struct):
+class CountTokensBody(msgspec.Struct):
     """The fields that make the prompt; any other is tolerated, as are unknown betas."""
 
     model: str
-    messages: list[Any]
-    system: str | list[Any] | None = None
-    tools: list[Any] | None = None
+    messages: Annotated[list[Message], NOT_EMPTY]
+    system: str | list[SystemBlock] | None = None
+    tools: list[MessagesTool] | None = None
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
 
 
-class _Body(_CountBody):
-    max_tokens: int | None = None
+class MessagesBody(CountTokensBody):
+    """The fields that are read; any other is tolerated, as are unknown betas."""
+
+    max_tokens: Count | None = None
     stream: bool | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
+    temperature: Share | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
     stop_sequences: list[str] | None = None
     output_format: dict[str, Any] | None = None
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    """The answer of `count_tokens`."""
+
+    input_tokens: int
 
 
 class MessagesExchange:
     """One message, from body to bytes."""
 
     def __init__(self, body: bytes) -> None:
-        request = read_body(body, _Body)
+        request = read_body(body, MessagesBody)
         if request.max_tokens is None:
             raise wrong("max_tokens", "is missing, expected a positive integer")
         self.stream = bool(request.stream)
@@ -96,10 +105,10 @@ class MessagesExchange:
 
 def counted_call(body: bytes) -> Call:
     """The call whose prompt `count_tokens` is asked about."""
-    return _call(read_body(body, _CountBody), Sampling(), streamed=False)[0]
+    return _call(read_body(body, CountTokensBody), Sampling(), streamed=False)[0]
 
 
-def _call(request: _CountBody, sampling: Sampling, *, streamed: bool) -> tuple[Call, tuple[str, ...]]:
+def _call(request: CountTokensBody, sampling: Sampling, *, streamed: bool) -> tuple[Call, tuple[str, ...]]:
     choice = (request.tool_choice or {}).get("type", "auto")
     if choice not in ("auto", "none"):
         raise _unsupported("tool_choice", "other than auto and none would constrain sampling; use auto")
@@ -124,7 +133,7 @@ def _call(request: _CountBody, sampling: Sampling, *, streamed: bool) -> tuple[C
     return call, tools.left_out
 
 
-def _template_variables(request: _CountBody) -> dict[str, object]:
+def _template_variables(request: CountTokensBody) -> dict[str, object]:
     """What the request says about thinking, under the names that templates know."""
     variables: dict[str, object] = {}
     kind = (request.thinking or {}).get("type")
@@ -134,7 +143,7 @@ def _template_variables(request: _CountBody) -> dict[str, object]:
     return {**variables, "reasoning_effort": effort} if isinstance(effort, str) else variables
 
 
-def _sampling(request: _Body) -> Sampling:
+def _sampling(request: MessagesBody) -> Sampling:
     stops = request.stop_sequences or []
     if len(stops) > _MOST_STOPS:
         raise wrong("stop_sequences", f"has {len(stops)} strings, expected at most {_MOST_STOPS}")

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +15,9 @@ _Body = TypeVar("_Body")
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _WHOLE_VOCABULARY = 2**30
 _MOST_DIGITS = 40
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Who speaks in a conversation in chat form."""
+_INT64 = 2**63
 
 
 def read_body(body: bytes, kind: type[_Body]) -> _Body:
@@ -38,6 +40,29 @@ def read_body(body: bytes, kind: type[_Body]) -> _Body:
         ) from error
 
 
+def between(low: float, high: float) -> msgspec.Meta:
+    """Says the bounds of a number in the published document; `in_range` and `at_least` check them."""
+    return msgspec.Meta(extra_json_schema={"minimum": low, "maximum": high})
+
+
+Count = Annotated[int, between(1, _INT64 - 1)]
+"""A number of tokens."""
+TopK = Annotated[int, between(-1, _INT64 - 1)]
+"""A number of candidates."""
+Seed = Annotated[int, between(-_INT64, _INT64 - 1)]
+"""A seed."""
+TopP = Annotated[float, between(1e-9, 1)]
+"""A share of the probability."""
+Share = Annotated[float, between(0, 1)]
+"""From nothing to all."""
+Penalty = Annotated[float, between(-2, 2)]
+"""Added to a logit."""
+Repetition = Annotated[float, between(1e-9, 2)]
+"""A logit is divided by it."""
+Heat = Annotated[float, between(0, 100)]
+"""A temperature, as far as engines take it."""
+
+
 def in_range(name: str, value: float | None, low: float, high: float, default: float) -> float:
     """A number between two bounds; the default when the client gave none."""
     if value is None:
@@ -49,16 +74,16 @@ def in_range(name: str, value: float | None, low: float, high: float, default: f
 
 def at_least(name: str, value: int | None, low: int) -> int | None:
     """A whole number of 64 bits, as records keep it, not below a bound."""
-    if value is not None and not low <= value < 2**63:
+    if value is not None and not low <= value < _INT64:
         raise Refusal.invalid(
-            f"{name} is {shortened(value)}, expected {low} to {2**63 - 1}", param=name, code="invalid_value"
+            f"{name} is {shortened(value)}, expected {low} to {_INT64 - 1}", param=name, code="invalid_value"
         )
     return value
 
 
 def seed_of(name: str, value: int | None) -> int | None:
     """A seed that engines take."""
-    return at_least(name, value, -(2**63))
+    return at_least(name, value, -_INT64)
 
 
 def top_k_of(value: int | None) -> int:
@@ -103,9 +128,9 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
     for place, message in enumerate(messages):
         where = f"messages[{place}]"
         check_depth(where, message)
-        if message.get("role") not in _ROLES:
+        if message.get("role") not in ROLES:
             found = message.get("role")
-            raise _wrong(f"{where}.role", f"is {str(found)[:40]!r}, expected one of {', '.join(_ROLES)}")
+            raise _wrong(f"{where}.role", f"is {str(found)[:40]!r}, expected one of {', '.join(ROLES)}")
         _check_content(where, message)
         _check_tool_calls(where, message.get("tool_calls"))
         for name in ("reasoning_content", "reasoning", "name"):

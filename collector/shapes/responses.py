@@ -1,7 +1,7 @@
 """`POST /v1/responses`: OpenAI's Responses shape, streamed and not. Nothing is kept for a later request to refer to."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,29 +9,30 @@ from collector.conversation import Call, Outcome, ReplyEvent, Sampling, TurnName
 from collector.records import ChatRequest
 from collector.refusal import Refusal
 from collector.shapes.problem import Problem, openai_problem
-from collector.shapes.reading import at_least, check_messages, in_range, read_body
+from collector.shapes.reading import Count, TopP, at_least, between, check_messages, in_range, read_body
 from collector.shapes.responses_events import ItemWriter
 from collector.shapes.responses_input import chat_messages, chat_tools, wrong
 from collector.shapes.tool_results import in_call_order
+from collector.shapes.wire_schemas import NOT_EMPTY, InputItem, ResponsesTool
 
 _ENCRYPTED = "reasoning.encrypted_content"
 _CODES = {429: "rate_limit_exceeded"}
 """Error codes of a response that failed, by HTTP status; `server_error` otherwise."""
 
 
-class _Body(msgspec.Struct):
+class ResponsesBody(msgspec.Struct):
     """The fields that are read; any other is tolerated."""
 
     model: str | None = None
-    input: str | list[Any] | None = None
+    input: str | Annotated[list[InputItem], NOT_EMPTY] | None = None
     instructions: str | None = None
     stream: bool | None = None
-    tools: list[Any] | None = None
+    tools: list[ResponsesTool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
+    max_output_tokens: Count | None = None
+    temperature: Annotated[float, between(0, 2)] | None = None
+    top_p: TopP | None = None
     top_logprobs: int | None = None
     include: list[str] | None = None
     reasoning: dict[str, Any] | None = None
@@ -47,7 +48,7 @@ class ResponsesExchange:
     """One response, from body to bytes."""
 
     def __init__(self, body: bytes) -> None:
-        request = read_body(body, _Body)
+        request = read_body(body, ResponsesBody)
         _refuse_unsupported(request)
         if request.input is None:
             raise wrong("input", "is missing, expected text or a list of items")
@@ -140,7 +141,7 @@ class ResponsesExchange:
             "usage": _usage(outcome),
         }
 
-    def _echo(self, request: _Body, tools: list[dict[str, Any]]) -> dict[str, object]:
+    def _echo(self, request: ResponsesBody, tools: list[dict[str, Any]]) -> dict[str, object]:
         """What the request asked for, as far as it is in effect."""
         return {
             "instructions": request.instructions,
@@ -181,7 +182,7 @@ def _usage(outcome: Outcome) -> dict[str, object]:
     return usage
 
 
-def _refuse_unsupported(request: _Body) -> None:
+def _refuse_unsupported(request: ResponsesBody) -> None:
     for name in ("previous_response_id", "conversation", "prompt"):
         if getattr(request, name) is not None:
             raise _unsupported(name, "refers to what is not kept here; send the whole conversation as input items")

@@ -37,11 +37,13 @@ class Erasure:
         user_hashes: frozenset[str] = frozenset(),
         *,
         upto: int | None = None,
+        feedback_ids: frozenset[str] = frozenset(),
     ) -> None:
-        """`upto` is the last seq of the journal that may go: what came later is of a session that began anew."""
+        """`upto` is the last seq of the journal that may go: what came later is of a session that began anew.
+        `feedback_ids` are those of judgements that go, as far as others may speak of them."""
         self._wanted = {"session_id": sessions, "turn_id": turn_ids, "user_hash": user_hashes}
         self.upto = 2**62 if upto is None else upto
-        self.names = sessions | turn_ids
+        self.names = sessions | turn_ids | user_hashes | feedback_ids
         """What no other record may speak of afterwards."""
 
     def match(self, table: str) -> Callable[[Sequence[Any]], bool]:

@@ -1,4 +1,4 @@
-"""Erases whole sessions from a store: every journal, log, segment, captured route and quarantined file."""
+"""Erases whole sessions from a store: every journal, log, segment, captured route, quarantined file, the registry."""
 
 import shutil
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from collector.records import TABLES
 from collector.store.columns import stored_columns
 from collector.store.erase import Erasure
 from collector.store.layout import Layout, existing_store
+from collector.store.mentions import Mentions
 from collector.store.reader import Reader
+from collector.store.registry_mentions import forget_in_registry
 from collector.store.registry_rows import read_registry
 from collector.store.segments import Hook, no_hook
 from collector.store.snapshot import Snapshot
@@ -68,6 +70,7 @@ def forget(
         if remains:
             shutil.rmtree(layout.quarantine)
         records = sum(writer.erase(found.erasure) for writer in writers)
+        forget_in_registry(store, Mentions(found.erasure.names))
         for routes in found.turns["routed_experts"].drop_nulls():
             unlink_inside(store, routes)
     return Forgotten(found.sessions, found.turns.height, records, len(remains), found.versions)
@@ -86,9 +89,14 @@ def _look(store: Path, sessions: Sequence[str], user_hashes: Sequence[str]) -> _
         judged = [name for each in user_hashes for name in sessions_of_user(snapshot, turns, each)]
         named = tuple(dict.fromkeys([*sessions, *judged]))
         _check_known(store, snapshot, turns, sessions)
+        feedback = snapshot.frame("feedback", columns=["feedback_id", "session_id", "turn_id", "user_hash"])
     turns = turns.filter(pl.col("session_id").is_in(list(named)))
     places = set(turns.select("writer", "seq").rows())
-    erasure = Erasure(frozenset(named), frozenset(turns["turn_id"]), frozenset(user_hashes))
+    turn_ids = frozenset(turns["turn_id"])
+    theirs = pl.col("session_id").is_in(list(named)) | pl.col("turn_id").is_in(list(turn_ids))
+    theirs |= pl.col("user_hash").is_in(list(user_hashes))
+    judgements = frozenset(feedback.filter(theirs.fill_null(False))["feedback_id"])
+    erasure = Erasure(frozenset(named), turn_ids, frozenset(user_hashes), feedback_ids=judgements)
     # Before anything goes: afterwards nobody knows any more whose records the ranges were of.
     return _Found(named, turns, erasure, tuple(versions_trained_on(read_registry(store).versions, places)))
 

@@ -18,6 +18,8 @@ from collector.store.layout import SCHEMA_VERSION, Layout, SegmentName
 PAGE_BYTES = 16_384
 """SQLite page size of a journal."""
 
+INCREMENTAL = 2
+"""SQLite's auto_vacuum of a journal: free pages are kept account of, and given back when asked."""
 _ROWS_A_STATEMENT = (64, 8, 1)
 _CATALOGUE = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -135,6 +137,18 @@ class Journal:
         self._db.execute("VACUUM")
         return self.checkpoint("TRUNCATE")
 
+    def shrink(self, pages: int) -> bool:
+        """Gives a number of free pages back to the file system; whether more are left.
+
+        The first time on a file from before free pages were kept account of, it is rewritten as a whole.
+        """
+        if self._db.execute("PRAGMA auto_vacuum").fetchone()[0] != INCREMENTAL:
+            self._db.execute("VACUUM")
+            return False
+        # As a script: `execute` goes on step by step for rows only, and this gives a page back with each step.
+        self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
+        return bool(self._db.execute("PRAGMA freelist_count").fetchone()[0])
+
     def hot(self, table: str) -> list[StoredRow]:
         """A table's hot rows."""
         return read_hot(self._db, table)
@@ -211,16 +225,18 @@ def insert_rows(db: sqlite3.Connection, table: str, rows: Sequence[StoredRow]) -
             start += count
 
 
-def create(db: sqlite3.Connection, path: Path, writer: str) -> None:
+def create(db: sqlite3.Connection, path: Path, writer: str, *, auto_vacuum: int = INCREMENTAL) -> None:
     """Sets a connection up for durable writing, and makes the tables that are not there yet."""
     db.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    # So that free pages can be given back a few at a time; it is decided when the file is made, or rewritten.
+    db.execute(f"PRAGMA auto_vacuum={auto_vacuum}")
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA wal_autocheckpoint=0")
     db.execute("PRAGMA journal_size_limit=67108864")
     db.execute("PRAGMA temp_store=MEMORY")
-    # Some builds overwrite what they delete with zeros; sealed rows are no secret, and erasure rewrites the file.
-    db.execute("PRAGMA secure_delete=OFF")
+    # Zeros over what is deleted where that costs no further write. The rest is in free pages: erasure gives them back.
+    db.execute("PRAGMA secure_delete=FAST")
     db.execute("BEGIN IMMEDIATE")
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

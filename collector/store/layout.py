@@ -46,6 +46,7 @@ class Layout:
         self.journals = root / "journals"
         self.segments = root / "segments"
         self.quarantine = root / "quarantine"
+        self.experts = root / "experts"
 
     def journal(self, writer: str) -> Path:
         """The writer's journal."""

@@ -26,13 +26,13 @@ FORGOTTEN = "[forgotten]"
 """What stands where the name of an erased session or turn stood."""
 
 _TABLE = "events"
-_NAMED_UNDER = ("session_id", "turn_id", "feedback_id")
+_NAMED_UNDER = ("session_id", "turn_id", "feedback_id", "user_hash")
 # What ids are made of: a name inside a longer one is another name.
 _INSIDE = r"[\w./:@-]"
 
 
 class Mentions:
-    """Names of erased sessions and turns, and events without them."""
+    """Names of what is erased (sessions, turns, judgements, users), and events without them."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
@@ -44,14 +44,23 @@ class Mentions:
 
     def without(self, values: Sequence[Any]) -> list[Any] | None:
         """An event's plain stored values without the names; None when it has none of them."""
-        detail = values[self._detail]
         changed = list(values)
-        changed[self._text] = self._said(values[self._text])
-        if detail is not None:
-            before = msgspec.json.decode(detail)
-            after = self._in(before, "")
-            changed[self._detail] = detail if after == before else codec.json_text(after)
+        changed[self._text] = self.in_text(values[self._text])
+        detail = values[self._detail]
+        changed[self._detail] = None if detail is None else self.in_json(detail)
         return changed if changed != list(values) else None
+
+    def in_json(self, text: bytes) -> bytes:
+        """A JSON text without the names; the text itself when it has none of them."""
+        before = msgspec.json.decode(text)
+        after = self._in(before, "")
+        return text if after == before else codec.json_text(after)
+
+    def in_text(self, text: str | None) -> str | None:
+        """A text without the names."""
+        if text is None or self._prose is None:
+            return text
+        return FORGOTTEN if text in self._names else self._prose.sub(FORGOTTEN, text)
 
     def _in(self, value: object, under: str) -> object:
         if isinstance(value, dict):
@@ -64,15 +73,10 @@ class Mentions:
             return value
         if _names_ids(under):
             return FORGOTTEN if value in self._names else value
-        return self._said(value) if " " in value else value
+        return self.in_text(value) if " " in value else value
 
     def _key(self, key: str, under: str) -> str:
         return FORGOTTEN if _names_ids(under) and key in self._names else key
-
-    def _said(self, text: str | None) -> str | None:
-        if text is None or self._prose is None:
-            return text
-        return FORGOTTEN if text in self._names else self._prose.sub(FORGOTTEN, text)
 
 
 def rewrite_mentions(

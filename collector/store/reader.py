@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collector.errors import StoreError
 from collector.records import TABLES
 from collector.store import codec
 from collector.store.codec import StoredRow
 from collector.store.erase import SCRUB_DUE
+from collector.store.expert_files import read_expert_routes
 from collector.store.health import tail_faults
 from collector.store.journal import (
     Loss,
@@ -63,6 +67,12 @@ class Reader:
             for table, rows in pinned.hot.items():
                 hot[table].append(HotRows(writer, rows))
         return Snapshot(self._layout, segments, hot, damage, prompts_at_risk=bool(damage) or erasing)
+
+    def expert_routes(self, turn_id: str) -> NDArray[np.int32] | None:
+        """Experts of each token of a turn but the last, by layer and rank; None where none were kept, or no longer."""
+        with self.snapshot(["turns"]) as snapshot:
+            named = snapshot.frame("turns", turn_id=turn_id, columns=["routed_experts"])["routed_experts"].drop_nulls()
+        return read_expert_routes(self._layout.root, named[0]) if len(named) else None
 
 
 class _Pinned(NamedTuple):

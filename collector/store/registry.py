@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ from collector.store.registry_rules import (
     check_unrouted,
 )
 from collector.store.registry_schema import FILE_NAME, open_registry
+
+READER_STALE_S = 10.0
+"""A reader that has said nothing for so long is dead, and waited for no more; a living one renews what it said."""
 
 
 class Acknowledgement(NamedTuple):
@@ -229,7 +233,8 @@ class Registry:
             return change.record("replace_routes", actor, reason, tenant=tenant, detail=detail)
 
     def acknowledge(self, reader: str, revision: int) -> None:
-        """Says that `reader` acts on everything up to `revision`; its first call joins it to those waited for."""
+        """Says that `reader` acts on everything up to `revision`, and lives; its first call joins it to those waited
+        for."""
         checked_name(reader, "reader")
         with self._changing() as change:
             newest = read_revision(change.connection)
@@ -247,10 +252,12 @@ class Registry:
             change.connection.execute("DELETE FROM readers WHERE reader = ?", (reader,))
 
     def behind(self, revision: int) -> list[Acknowledgement]:
-        """The joined readers that have not acknowledged `revision`."""
+        """The joined readers that live and have not acknowledged `revision`."""
+        oldest = int((time.time() - READER_STALE_S) * 1e6)
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT reader, revision, at FROM readers WHERE revision < ? ORDER BY reader", (revision,)
+                "SELECT reader, revision, at FROM readers WHERE revision < ? AND at >= ? ORDER BY reader",
+                (revision, oldest),
             ).fetchall()
         return [Acknowledgement(reader, seen, datetime.fromtimestamp(at / 1e6, UTC)) for reader, seen, at in rows]
 

@@ -21,6 +21,7 @@ from collector.store import codec
 from collector.store.codec import StoredRow
 from collector.store.health import ranges
 from collector.store.journal import (
+    INCREMENTAL,
     PAGE_BYTES,
     Loss,
     Retired,
@@ -41,6 +42,9 @@ from collector.store.mark import read_mark
 from collector.store.segments import sha256_of
 from collector.store.wal import overlaid
 
+_UNMARKED = 1_024
+"""How far beyond the mark records are looked for one by one: a few commits, none of them answered."""
+_TREE_KINDS = (b"\x02", b"\x05", b"\x0a", b"\x0d")
 _SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -54,12 +58,13 @@ class _Found:
         self.tombstones: dict[int, Tombstone] = {}
         self.losses: dict[tuple[int, int], Loss] = {}
         self.last_seq = 0
+        """The highest seq that is told; a damaged row may tell any."""
 
 
 def salvage(layout: Layout, writer: str, found: str) -> list[Loss]:
     """Replaces a damaged journal by one with everything readable; returns what is lost."""
     finish_salvage(layout, writer)
-    mark = read_mark(layout.mark(writer)) or 0
+    mark = read_mark(layout.mark(writer))
     gathered = _gather(layout, writer, mark)
     sealed: set[int] = set()
     for segment in gathered.segments or ():
@@ -109,7 +114,7 @@ def _swap(layout: Layout, writer: str, kept_at: Path) -> None:
     fsync_folder(kept_at)
 
 
-def _gather(layout: Layout, writer: str, mark: int) -> _Found:
+def _gather(layout: Layout, writer: str, mark: int | None) -> _Found:
     found = _Found()
     with tempfile.TemporaryDirectory(prefix="roundhouse-") as folder:
         readings = [sqlite3.connect(path, isolation_level=None) for path in _readings(layout.journal(writer), folder)]
@@ -118,10 +123,11 @@ def _gather(layout: Layout, writer: str, mark: int) -> _Found:
                 _gather_catalogue(db, found)
             if found.segments is None:
                 found.segments = _segments_on_disk(layout, writer)
+            upto = (found.last_seq if mark is None else mark) + _UNMARKED
             for table, rows in found.hot.items():
                 sealed_to = max((segment.hi for segment in found.segments if segment.tbl == table), default=0)
                 for db in readings:
-                    for row in _readable_rows(db, table, sealed_to, max(mark, found.last_seq)):
+                    for row in _readable_rows(db, table, sealed_to, upto):
                         if row.seq not in rows and codec.is_whole(row):
                             rows[row.seq] = row
         finally:
@@ -136,8 +142,8 @@ def _readings(journal: Path, folder: str) -> list[Path]:
     log = journal.with_name(journal.name + "-wal")
     log_bytes = log.read_bytes() if log.exists() else b""
     patched = overlaid(database, log_bytes)
-    first = _first_page(Path(folder), len(patched or database) // PAGE_BYTES)
     images = [(patched, b""), (database, log_bytes), (database, b"")]
+    first = _first_page(Path(folder), patched or database)
     images += [(first + image[PAGE_BYTES:], b"") for image in (patched, database) if image]
     paths: list[Path] = []
     for number, (image, image_log) in enumerate(images):
@@ -148,15 +154,18 @@ def _readings(journal: Path, folder: str) -> list[Path]:
     return paths
 
 
-def _first_page(folder: Path, pages: int) -> bytes:
-    """The first page of an empty journal, whose table roots are where every journal has them."""
+def _first_page(folder: Path, image: bytes) -> bytes:
+    """The first page of an empty journal, whose table roots are where every journal of this kind has them."""
     path = folder / "template.sqlite"
     db = sqlite3.connect(path, isolation_level=None)
-    create(db, path, "template")
+    # Where free pages are kept account of, the second page begins with the kind of the third, a root: 1. It is a page
+    # of a tree otherwise, and begins with the kind of that.
+    accounted = image[PAGE_BYTES : PAGE_BYTES + 1] not in _TREE_KINDS
+    create(db, path, "template", auto_vacuum=INCREMENTAL if accounted else 0)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
     page = bytearray(path.read_bytes()[:PAGE_BYTES])
-    page[28:32] = pages.to_bytes(4, "big")
+    page[28:32] = (len(image) // PAGE_BYTES).to_bytes(4, "big")
     return bytes(page)
 
 
@@ -216,10 +225,10 @@ def _segments_on_disk(layout: Layout, writer: str) -> list[Segment]:
     return segments
 
 
-def _losses(found: _Found, known: set[int], mark: int, cause: str, kept_at: str) -> list[Loss]:
+def _losses(found: _Found, known: set[int], mark: int | None, cause: str, kept_at: str) -> list[Loss]:
     """Every seq that was given out and that nothing accounts for."""
     old = {seq for loss in found.losses.values() for seq in range(loss.lo, loss.hi + 1)}
-    last = max([mark, found.last_seq, *known, *old])
+    last = max([found.last_seq if mark is None else mark, *known, *old])
     missing = set(range(1, last + 1)) - known - old
     return [Loss(lo, hi, cause, kept_at, now_text(), 0) for lo, hi in ranges(missing)]
 

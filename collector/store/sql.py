@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from collector.config import PriceConfig
 from collector.errors import UserError
 from collector.records import TABLES
 from collector.store.reader import Reader, Snapshot
 from collector.store.registry_tables import registry_tables
+from collector.store.sql_views import sql_views
 from collector.store.table_scan import TableScan
 from collector.terminal_text import terminal_safe
 
@@ -40,15 +42,21 @@ class QueryResult(NamedTuple):
 
 
 @contextmanager
-def run_query(store: Path, query: str, *, memory_limit: str = "25%") -> Generator[QueryResult]:
+def run_query(
+    store: Path, query: str, *, memory_limit: str = "25%", prices: PriceConfig | None = None
+) -> Generator[QueryResult]:
     """Runs one reading statement over the tables of a store; the rows live as long as the context.
+
+    `prices` are those of the view `costs`.
 
     What does not fit in `memory_limit`, a size or a share of this machine's memory, spills to a temporary folder.
     """
     with (
         tempfile.TemporaryDirectory(prefix="roundhouse-sql-") as spill,
         Reader(store).snapshot() as snapshot,
-        open_tables(store, snapshot, spill=Path(spill), memory_limit=memory_limit) as connection,
+        open_tables(
+            store, snapshot, spill=Path(spill), memory_limit=memory_limit, prices=prices or PriceConfig()
+        ) as connection,
     ):
         try:
             _check_reads(connection, query)
@@ -66,9 +74,9 @@ def run_query(store: Path, query: str, *, memory_limit: str = "25%") -> Generato
 
 @contextmanager
 def open_tables(
-    store: Path, snapshot: Snapshot, *, spill: Path, memory_limit: str
+    store: Path, snapshot: Snapshot, *, spill: Path, memory_limit: str, prices: PriceConfig
 ) -> Generator[duckdb.DuckDBPyConnection]:
-    """An in-memory DuckDB with the tables of a store and a locked configuration that lets it reach nothing else."""
+    """An in-memory DuckDB with the tables and views of a store, locked so that it reaches nothing else."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -85,6 +93,8 @@ def open_tables(
             connection.register(table, TableScan(snapshot.schema(table), partial(_batches, snapshot, lock, table)))
         for table, rows in registry_tables(store).items():
             connection.register(table, rows)
+        for name, query in sql_views(prices).items():
+            connection.execute(f"CREATE VIEW {name} AS {query}")
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET lock_configuration = true")
         yield connection

@@ -18,6 +18,8 @@ from collector.store.segments import Hook, no_hook
 from collector.store.startup import open_store
 
 _DEFAULTS = StoreConfig()
+_PAGES_A_STEP = 64
+"""Free pages given back between two commits: 1 MiB."""
 
 
 class Writer:
@@ -81,8 +83,10 @@ class Writer:
             beside.note(SCRUB_DUE, "1")
             count = erase_records(self._layout, self.name, beside, erasure, self._hook, keep_files=True)
             beside.do(lambda _: self._committer.count_hot())
-            # A reader in the way leaves bytes in free pages until the next time, or the next start.
-            if beside.do(lambda journal: journal.vacuum()):
+            while beside.do(lambda journal: journal.shrink(_PAGES_A_STEP)):
+                self._hook("shrunk")
+            # A reader in the way leaves bytes in the log until the next time, or the next start.
+            if beside.do(lambda journal: journal.checkpoint("TRUNCATE")):
                 beside.note(SCRUB_DUE, None)
         self._sealer.look_for_retired()
         return count

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collector.store.registry import Registry
-    from trainer.adapters import Changed
+    from console.adapter_orders import Order, Outcome
+    from console.adapters_serving import Serving
 
 _HELP = {
     "list": "every adapter with its live version, canary, candidate, holds and the gate's last verdict",
@@ -23,7 +24,6 @@ _HELP = {
     "rollback": "go back to the previous live version, retire what came after it, and hold the adapter",
 }
 _ROUTING = ("promote", "canary", "reject", "rollback")
-_ACKNOWLEDGED_WITHIN_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--yes", action="store_true", help="do not ask")
             action.add_argument("--config", type=Path, metavar="FILE", help="settings (./roundhouse.toml if there)")
         if name in ("promote", "canary", "rollback"):
-            text = "an engine worker ([trainer] engines); once for each. A version that one of them does not serve, or "
-            text += "that was not proved, is loaded and proved before anything changes"
+            text = "an engine worker ([collector] engines); once for each. A version that one of them does not serve, "
+            text += "or that was not proved, is loaded and proved before anything changes"
             action.add_argument("--engine", action="append", default=[], metavar="URL", help=text)
             text = "folder of the base model, for a proof (default: [engine] model)"
             action.add_argument("--model", metavar="DIR", help=text)
@@ -97,60 +97,65 @@ def _show(args: argparse.Namespace) -> int:
 
 def _change(args: argparse.Namespace) -> int:
     from collector.store.registry import Registry
-    from trainer.adapter_standing import standing
-    from trainer.adapters import wait_for_readers
+    from console.adapter_orders import carry_out, login_name
 
-    args.actor = args.actor or _login()
+    args.actor = args.actor or login_name()
     with Registry(args.store) as registry:
-        seen = registry.snapshot()
-        before = None if args.action == "add" else standing(seen, args.adapter).live.version
-        if args.action in _ROUTING and not args.yes:
-            _ask(args, registry)
-        revision = _done(args, registry, seen.revision)
-        live = standing(registry.snapshot(), args.adapter).live.version
-        behind = [each.reader for each in wait_for_readers(registry, revision, _ACKNOWLEDGED_WITHIN_S)]
+        if args.action == "add":
+            done = _add(args, registry)
+        else:
+            seen = registry.snapshot().revision
+            if args.action in _ROUTING and not args.yes:
+                _ask(args, registry)
+            done = carry_out(_order(args, seen), registry, _serving(args))
     if args.json:
-        told = {"adapter": args.adapter, "action": args.action, "live_before": before, "live": live}
-        print(json.dumps(told | {"revision": revision, "behind": behind}))
+        told = {"adapter": args.adapter, "action": args.action, "live_before": done.before, "live": done.live}
+        print(json.dumps(told | {"revision": done.revision, "behind": done.behind}))
         return 0
-    if before is not None and live != before:
-        print(f"{args.adapter}: live is {live}, was {before} (revision {revision})")
+    if done.before is not None and done.live != done.before:
+        print(f"{args.adapter}: live is {done.live}, was {done.before} (revision {done.revision})")
     else:
-        print(f"{args.adapter}: {args.action} is done, live is {live} (revision {revision})")
-    for reader in behind:
+        print(f"{args.adapter}: {args.action} is done, live is {done.live} (revision {done.revision})")
+    for reader in done.behind:
         print(f"{reader} does not act on it yet; is that collector running?", file=sys.stderr)
     return 0
 
 
-def _done(args: argparse.Namespace, registry: "Registry", seen: int) -> int:
-    """Makes the change; returns the revision that has all of it."""
-    from trainer import adapters
+def _add(args: argparse.Namespace, registry: "Registry") -> "Outcome":
+    from console.adapter_orders import outcome
+    from trainer.adapters import add_adapter
 
-    name, why = args.adapter, {"actor": args.actor, "reason": args.reason}
-    if args.action == "add":
-        adapters.add_adapter(registry, name, tenant=args.tenant, base_model=args.base_model, **why)
-        return registry.revision()
-    if args.action in ("hold", "release"):
-        return (adapters.hold if args.action == "hold" else adapters.release)(registry, name, **why)
-    if args.action == "pin":
-        return adapters.pin(registry, name, args.version, **why)
-    return _routed(args, registry, seen).revision
+    add_adapter(
+        registry,
+        args.adapter,
+        tenant=args.tenant,
+        base_model=args.base_model,
+        actor=args.actor,
+        reason=args.reason,
+    )
+    return outcome(registry, args.adapter, registry.revision(), before=None)
 
 
-def _routed(args: argparse.Namespace, registry: "Registry", seen: int) -> "Changed":
-    from console.adapters_serving import served_check
-    from trainer import adapters
+def _order(args: argparse.Namespace, seen: int) -> "Order":
+    from console.adapter_orders import Order
 
-    name = args.adapter
-    why: dict[str, Any] = {"actor": args.actor, "reason": args.reason, "seen": seen}
-    if args.action == "reject":
-        return adapters.reject(registry, name, args.version, **why)
-    load = served_check(args, registry)
-    if args.action == "rollback":
-        return adapters.rollback(registry, name, args.to, load=load, **why)
-    if args.action == "canary":
-        return adapters.canary(registry, name, args.version, args.share, load=load, force=args.force, **why)
-    return adapters.promote(registry, name, args.version, load=load, force=args.force, **why)
+    return Order(
+        action=args.action,
+        adapter=args.adapter,
+        actor=args.actor,
+        reason=args.reason,
+        version=args.to if args.action == "rollback" else getattr(args, "version", None),
+        share=getattr(args, "share", 0.0),
+        force=getattr(args, "force", False),
+        seen=seen,
+    )
+
+
+def _serving(args: argparse.Namespace) -> "Serving":
+    from console.adapters_serving import Serving
+
+    engines, model = tuple(getattr(args, "engine", ())), getattr(args, "model", None)
+    return Serving(args.store, getattr(args, "config", None), engines, model, say=_say)
 
 
 def _ask(args: argparse.Namespace, registry: "Registry") -> None:
@@ -191,12 +196,5 @@ def _plan(args: argparse.Namespace, registry: "Registry") -> str:
     )
 
 
-def _login() -> str:
-    import getpass
-
-    from collector.errors import UserError
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:
-        raise UserError("your login name is not known; give --actor, who decides this") from error
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

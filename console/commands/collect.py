@@ -9,7 +9,13 @@ from console.stop_with_stdin import add_stop_with_stdin, watch_stdin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("--engine", metavar="URL", help="the engine to sample from, such as http://127.0.0.1:30000")
+    parser.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="an engine worker to sample from, such as http://127.0.0.1:30000; repeat for more ([collector] engines)",
+    )
     parser.add_argument("--model", help="folder of the model the engine serves (default: [engine] model, smollm2-135m)")
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where to record (./store)")
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
@@ -37,14 +43,16 @@ def run(args: argparse.Namespace) -> int:
     from console.log_lines import TerminalFormatter
     from trainer.engine.model_folder import find_model
 
-    if args.engine is None:
-        raise UserError("--engine is missing; give the engine's URL, such as http://127.0.0.1:30000")
-
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     whole = load_config(args.config, say=say)
     config = whole.collector
+    if not (engines := tuple(args.engine) or config.engines):
+        raise UserError(
+            "--engine is missing, and [collector] engines names none; give the engine's URL, such as "
+            "http://127.0.0.1:30000"
+        )
     given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
     config = msgspec.structs.replace(config, **given)
     if not 0 <= config.port <= 65535:
@@ -65,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if engine.model != model.name and not Path(engine.model).is_dir():
         # A model that was named, not pointed at: clients may use the name too.
         config = msgspec.structs.replace(config, model_aliases=[*config.model_aliases, engine.model])
-    run_collector(config, engine_url=args.engine, model=model, store=args.store, announce=announce)
+    run_collector(config, engines=engines, model=model, store=args.store, announce=announce)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Query a store with DuckDB SQL. Reads only: one snapshot, nothing outside the store."""
+"""Query a store with DuckDB SQL: its tables, and the views turn_workers and costs. Reads only: one snapshot, nothing
+outside the store."""
 
 import argparse
 import sys
@@ -10,6 +11,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="?", help="one SELECT, in DuckDB's dialect")
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="the store (default: ./store)")
     parser.add_argument("--json", action="store_true", help="print one array of objects")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings with the prices of the view costs (./roundhouse.toml if there)",
+    )
     parser.add_argument(
         "--describe",
         nargs="?",
@@ -24,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from collector.errors import UserError
     from collector.store.sql import run_query
     from console import sql_output
+    from console.config import load_config
 
     if args.describe is not None:
         if args.query is not None:
@@ -32,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.query is None:
         raise UserError('no query, expected one such as "select count(*) from turns"; --describe lists the columns')
-    with run_query(args.store, args.query) as result:
+    prices = load_config(args.config).collector.prices
+    with run_query(args.store, args.query, prices=prices) as result:
         if args.json:
             sql_output.write_json(result, sys.stdout.buffer)
         else:

@@ -4,8 +4,9 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
-from checks.doctor.engine_points import Draws, Probe, probe_points, settings_points
+from checks.doctor.engine_points import Draws, Probe, probe_points, settings_points, slots_point
 from checks.doctor.point import Point
+from collector.engine.adapter_slots import slots_of
 from collector.engine.wire import Delta, GenerateRequest, ModelInfo, SamplingParams
 from collector.errors import EngineError, EngineUnavailable
 
@@ -26,6 +27,8 @@ class ProbedEngine(Protocol):
     # Any: an engine's own settings.
     async def server_info(self) -> dict[str, Any]: ...
 
+    async def loaded_adapters(self) -> dict[str, str]: ...
+
     async def ready(self) -> bool: ...
 
 
@@ -35,7 +38,9 @@ async def engine_points(engine: ProbedEngine) -> list[Point]:
     label = f"{info.served_model_name or info.model_path}, weights labelled {info.weight_version!r}"
     points = [Point(name="model", status="ok", said=label)]
     try:
-        points += settings_points(await engine.server_info())
+        settings = await engine.server_info()
+        points += settings_points(settings)
+        points.append(slots_point(slots_of(settings), list(await engine.loaded_adapters())))
     except EngineUnavailable:
         raise
     except EngineError as error:

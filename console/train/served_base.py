@@ -32,7 +32,7 @@ def base_of(whole: RoundhouseConfig, model: str | None, urls: Sequence[str], *, 
     folder = Path(find_model(engine, say))
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json found, expected the folder of the base model; give --model")
-    workers = tuple(urls) or whole.trainer.engines or (url_of(engine.host, engine.port),)
+    workers = tuple(urls) or whole.collector.engines or (url_of(engine.host, engine.port),)
     name = whole.collector.model_name or folder.resolve().name
     return Base(folder, name, Engines(workers, whole.collector.engine_admin_key))
 

@@ -5,7 +5,6 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -14,13 +13,15 @@ import uvicorn
 from collector.app import build_app
 from collector.collector import Collector
 from collector.config import CollectorConfig
-from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
-from collector.ports import Journal, Past
+from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine, fleet_of
+from collector.ports import Journal, Past, RouteKeeper
 from collector.privacy.detector import Detector
+from collector.rendering.proven_family import Choice
 from collector.rendering.renderer import Renderer
 from collector.routes import RegistryRoutes
 from collector.served_model import ServedModel
 from collector.store.registry_rows import RegistrySnapshot
+from collector.workers.fleet import Fleet
 
 
 class Served(NamedTuple):
@@ -44,6 +45,9 @@ async def serve(
     routes: RegistryRoutes | None = None,
     served_model: ServedModel | None = None,
     detector: Detector | None = None,
+    fleet: Fleet | None = None,
+    choice: Choice | None = None,
+    keeper: RouteKeeper | None = None,
 ) -> AsyncGenerator[Served]:
     """A collector on a free loopback port."""
     kept = MemoryJournal() if journal is None else journal
@@ -52,13 +56,14 @@ async def serve(
         renderer=renderer,
         context_tokens=context_tokens,
         base_model="model",
-        engine=engine,
+        fleet=fleet or fleet_of(engine, served=served_model),
         journal=kept,
         past=past or MemoryPast(),
         routes=routes or RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
-        served=served_model or ServedModel(engine, Path("scripted")),
         detector=detector,
+        choice=choice,
+        keeper=keeper,
     )
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
@@ -86,7 +91,7 @@ async def post(served: Served, path: str, body: Any, **headers: str) -> tuple[in
             return answer.status, dict(answer.headers), json.loads(text) if text.startswith(("{", "[")) else text
 
 
-async def until(condition: Callable[[], object], *, timeout_s: float = 10) -> None:
+async def until(condition: Callable[[], object], *, timeout_s: float = 30) -> None:
     """Waits until the condition holds; a TimeoutError when it never does."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for tells nobody

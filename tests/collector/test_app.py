@@ -373,7 +373,7 @@ async def test_a_client_that_leaves_before_the_first_byte_stops_the_engine(qwen3
         assert (turn.finish_reason, turn.complete, turn.untrainable_reason) == ("client_gone", False, "client_gone")
         assert turn.completion_ids == []
         assert served.engine.aborted == [turn.turn_id]
-        assert served.collector.capture.running == 0
+        await until(lambda: served.collector.capture.running == 0)
 
 
 async def test_a_client_that_leaves_mid_stream_leaves_what_was_sampled(qwen3: Renderer) -> None:

@@ -10,8 +10,9 @@ import pytest
 from collector.attempts import Attempts
 from collector.caller import Caller
 from collector.conversation import Call, Sampling
+from collector.earlier_attempts import EarlierAttempts
 from collector.errors import EngineError
-from collector.fakes import Pause, ScriptedEngine, deltas
+from collector.fakes import MemoryPast, Pause, ScriptedEngine, deltas
 from collector.records import Event, Turn
 from collector.rendering.renderer import Renderer
 from tests.collector.loopback import Served, post, serve, until
@@ -99,6 +100,52 @@ async def test_further_samples_of_one_request_are_no_retries(small: Renderer) ->
         assert trained(served.journal.turns) == [None] * 4
 
 
+CODEX = {"session-id": "s", "user-agent": "codex_exec/0.171.0 (Linux; x86_64) unknown"}
+CODEX_ASK = {"model": "model", "input": [{"role": "user", "content": "Hi"}], "stream": True, "store": False}
+
+
+async def test_a_stream_of_codex_that_broke_and_is_sent_again_is_linked(small: Renderer) -> None:
+    """Codex repeats the body as it was (`stream_max_retries`), with no header that counts."""
+    ids = small.tokenizer.encode(f"Hello.{END}")
+    engine = ScriptedEngine(lambda _: [*deltas(ids)[:2], EngineError("broke")], lambda _: deltas(ids))
+    async with serve(small, engine) as served:
+        await post(served, "/v1/responses", CODEX_ASK, **CODEX)
+        await post(served, "/v1/responses", CODEX_ASK, **CODEX)
+        first, second = served.journal.turns
+        assert links(served) == [(second.turn_id, first.turn_id)]
+    assert trained([first, second]) == ["error", None]
+
+
+async def test_a_whole_stream_that_codex_did_not_get_is_trained_once(small: Renderer) -> None:
+    ids = small.tokenizer.encode(f"Hello.{END}")
+    async with serve(small, ScriptedEngine(lambda _: deltas(ids))) as served:
+        for _ in range(3):
+            await post(served, "/v1/responses", CODEX_ASK, **CODEX)
+        first, second, third = served.journal.turns
+        assert links(served) == [(second.turn_id, first.turn_id), (third.turn_id, first.turn_id)]
+    assert trained([first, second, third]) == [None, "retried", "retried"]
+
+
+async def test_codex_says_the_same_in_two_sessions_and_neither_is_a_retry(small: Renderer) -> None:
+    ids = small.tokenizer.encode(f"Hello.{END}")
+    async with serve(small, ScriptedEngine(lambda _: deltas(ids))) as served:
+        for name in ("s", "t"):
+            await post(served, "/v1/responses", CODEX_ASK, **{**CODEX, "session-id": name})
+        assert links(served) == []
+        assert trained(served.journal.turns) == [None, None]
+
+
+async def test_after_a_retry_that_was_whole_the_same_request_is_another_sample(small: Renderer) -> None:
+    ids = small.tokenizer.encode(f"Hello.{END}")
+    engine = ScriptedEngine(lambda _: [EngineError("gone")], lambda _: deltas(ids))
+    async with serve(small, engine) as served:
+        for _ in range(3):
+            await post(served, "/v1/chat/completions", {**ASK, "stream": True}, **{"x-session-id": "s"})
+        first, second, third = served.journal.turns
+        assert links(served) == [(second.turn_id, first.turn_id)]
+    assert trained([first, second, third]) == ["error", None, None]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -118,10 +165,12 @@ def test_only_the_same_request_of_the_same_client_soon_after_is_a_retry(change: 
         said, now_s = change.get("said", b"a"), change.get("now_s", 899.0)
         return attempts.of(Call(**call), caller, said, turn_id, now_s=now_s).retry_of
 
-    attempts = Attempts()
+    earlier = EarlierAttempts(MemoryPast())
+    asyncio.run(earlier.read())
+    attempts = Attempts(earlier)
     assert standing(attempts, "1", {"now_s": 0.0}) is None
     assert standing(attempts, "2", change) is None
-    attempts = Attempts()
+    attempts = Attempts(earlier)
     assert standing(attempts, "1", {"now_s": 0.0}) is None
     assert standing(attempts, "2", {}) == "1"
     assert standing(attempts, "3", {}) == "1"

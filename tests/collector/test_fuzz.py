@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 from collector.app import BodyEndpoint, TurnEndpoint
 from collector.collector import Collector
 from collector.config import CollectorConfig
-from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine, deltas
+from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine, deltas, fleet_of
 from collector.routes import RegistryRoutes
-from collector.served_model import ServedModel
 from collector.shapes.chat import ChatExchange
 from collector.shapes.generate import GenerateExchange
 from collector.shapes.messages import MessagesExchange
@@ -63,12 +61,11 @@ def collector() -> Collector:
         renderer=small,
         context_tokens=4096,
         base_model="model",
-        engine=engine,
+        fleet=fleet_of(engine),
         journal=MemoryJournal(),
         past=MemoryPast(),
         routes=RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
-        served=ServedModel(engine, Path("scripted")),
     )
 
 

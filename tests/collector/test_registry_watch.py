@@ -139,6 +139,15 @@ async def test_no_fault_ends_the_watch(tmp_path: Path, caplog: pytest.LogCapture
     assert [line.rpartition(": ")[2] for line in said] == ["an older copy", "RuntimeError('a fault of ours')", "locked"]
 
 
+async def test_a_watcher_says_again_and_again_that_it_lives(tmp_path: Path) -> None:
+    with Registry(tmp_path) as registry:
+        routes = RegistryRoutes(["model"], registry.snapshot())
+        async with watching(registry, routes, "collector", renew_every_s=0.05):
+            [first] = registry.behind(1)
+            await until(lambda: registry.behind(1)[0].at > first.at)
+        assert registry.behind(1) == []
+
+
 class Unreadable(MemoryPast):
     """A store that cannot be read until it can."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from collector.app import TurnEndpoint
 from collector.collector import Collector
 from collector.config import CollectorConfig
 from collector.engine.wire import Delta, Finish, Span
-from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
+from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine, fleet_of
 from collector.rendering.renderer import Renderer
 from collector.routes import RegistryRoutes
-from collector.served_model import ServedModel
 from collector.shapes.chat import ChatExchange
 from collector.shapes.messages import MessagesExchange
 from collector.shapes.messages_problem import messages_problem
@@ -109,12 +107,11 @@ async def stream_of(renderer: Renderer, steps: list[Delta], shape: Any, body: di
         renderer=renderer,
         context_tokens=4096,
         base_model="model",
-        engine=engine,
+        fleet=fleet_of(engine),
         journal=MemoryJournal(),
         past=MemoryPast(),
         routes=RegistryRoutes(["model"], RegistrySnapshot(0, (), (), (), {})),
         user_key=b"key",
-        served=ServedModel(engine, Path("scripted")),
     )
     sent: list[bytes] = []
     waiting = [{"type": "http.request", "body": json.dumps({**body, "stream": True}).encode()}]

@@ -55,6 +55,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("constraint", {"constraint": "min_new_tokens=3"}),
     ("logprob_mode", {"logprob_mode": "raw"}),
     ("logprob_mode", {"logprob_mode": "unknown"}),
+    ("expert_routes", {"untrainable_reason": "expert_routes"}),
 ]
 
 

@@ -10,6 +10,7 @@ from collector.conversation import Call, Outcome, Sampling, TextDelta
 from collector.engine.wire import Delta, Finish, Span
 from collector.fakes import MemoryJournal, MemoryPast, ScriptedEngine
 from collector.metrics import Metrics
+from collector.parsing.call_syntax import JSON_CALLS
 from collector.ports import Target
 from collector.privacy.config import OptOutConfig
 from collector.privacy.record_screen import RecordScreen
@@ -63,6 +64,8 @@ async def outcome(sizes: list[int], stop: tuple[str, ...]) -> tuple[Outcome, str
         journal=journal,
         tokenizer=SMALL.tokenizer,
         thinking_open=False,
+        syntax=JSON_CALLS,
+        keeper=None,
         metrics=Metrics(),
         must_record=True,
         receipts=Receipts(MemoryPast()),

@@ -27,6 +27,9 @@ from collector.store.reader import Reader
 from collector.store.registry import Registry
 from collector.store.registry_rows import read_registry
 from collector.store.writer import Writer
+from collector.workers.fleet import Fleet
+from collector.workers.reconcile import Reconciler
+from collector.workers.worker import Worker
 from console.cli import main
 from tests.drill.faulty_engine import listening
 
@@ -98,32 +101,37 @@ def collecting(store: Path, *, model: Path, engine: str) -> Iterator[str]:
     with Writer(store, config.writer) as writer, Registry(store) as registry:
         routes = RegistryRoutes([model.name], registry.snapshot())
         client = EngineClient(engine)
+        worker = Worker(engine, client, ServedModel(client, model))
+        reconciler = Reconciler((worker,), store=store, registry=lambda: routes.snapshot, tell=writer.append)
         collector = Collector(
             config=config,
             renderer=Renderer.from_folder(model),
             context_tokens=2048,
             base_model=model.name,
-            engine=client,
+            fleet=Fleet([worker], reconciler),
             journal=writer,
             past=StoredPast(store),
             routes=routes,
-            served=ServedModel(client, model),
             user_key=user_key(store),
         )
         app = build_app(collector)
-        app.router.lifespan_context = _watched(app.router.lifespan_context, registry, routes, client)
+        app.router.lifespan_context = _watched(app.router.lifespan_context, registry, routes, client, reconciler)
         with listening(app) as url:
             yield url
 
 
 # Any: Starlette's own type of a lifespan.
-def _watched(inner: Any, registry: Registry, routes: RegistryRoutes, client: EngineClient) -> Any:
+def _watched(
+    inner: Any, registry: Registry, routes: RegistryRoutes, client: EngineClient, reconciler: Reconciler
+) -> Any:
     """The application's own life, in which the registry is watched."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        following = asyncio.create_task(reconciler.run())
         async with watching(registry, routes, CollectorConfig().writer), inner(app):
             yield
+        following.cancel()
         await client.close()
 
     return lifespan

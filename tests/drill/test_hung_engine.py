@@ -74,4 +74,4 @@ def test_an_engine_that_does_not_list_its_adapters_begins_no_cycle(
         hung.hangs = False
         assert "gave no answer in 1.5 s and was left behind; nothing was trained" in capsys.readouterr().err
         assert stages(loop.store) == []
-        assert states(loop.store) == ["live"]
+        assert states(loop.store) == []

@@ -26,8 +26,9 @@ def engine_process(
     log: Path,
     url: str | Callable[[], str | None],
     start_timeout_s: float,
+    ready_path: str = "/ready",
 ) -> Generator[str, None, None]:
-    """Runs `command` in a process group of its own and yields its URL once `/ready` says 200.
+    """Runs `command` in a process group of its own and yields its URL once `ready_path` says 200.
 
     `url` may be a function that says None until the engine has written down where it listens.
     """
@@ -41,7 +42,9 @@ def engine_process(
             start_new_session=True,
         )
     try:
-        yield _wait_until_ready(process, (lambda: url) if isinstance(url, str) else url, log, start_timeout_s)
+        yield _wait_until_ready(
+            process, (lambda: url) if isinstance(url, str) else url, ready_path, log, start_timeout_s
+        )
     finally:
         _end_group(process)
 
@@ -54,12 +57,12 @@ def free_port() -> int:
 
 
 def _wait_until_ready(
-    process: subprocess.Popen[bytes], url: Callable[[], str | None], log: Path, start_timeout_s: float
+    process: subprocess.Popen[bytes], url: Callable[[], str | None], ready_path: str, log: Path, start_timeout_s: float
 ) -> str:
     deadline = time.monotonic() + start_timeout_s
     while process.poll() is None and time.monotonic() < deadline:
         address = url()
-        if address is not None and _answers(address + "/ready"):
+        if address is not None and _answers(address + ready_path):
             return address
         time.sleep(_POLL_S)
     ended = (

@@ -18,6 +18,7 @@ from collector.store.adapter_names import engine_name
 from collector.store.reader import Reader
 from collector.store.registry_rows import RegistrySnapshot, read_registry
 from collector.store.snapshot import Snapshot
+from collector.workers.proofs import Proofs
 from trainer.batch.collect import collect_work
 from trainer.batch.funnel_text import funnel_lines
 from trainer.batch.work import AdapterWork, work_report
@@ -83,13 +84,14 @@ class RealParts:
         self._checks = checks
         self._publisher = Publisher(engines.urls, config.publish, engines.admin_key)
         self._proofs: dict[str, Verdict] = {}
+        self._proofs_told = Proofs()
         self._model_loaded: ModelSide | None = None
         self._facts: tuple[EngineFacts, ...] = ()
         self._warned: str | None = None
 
     def base_model(self) -> str:
         """The name, once every worker is seen to serve the same model."""
-        urls, admin_key = self._engines
+        urls, admin_key = tuple(self._loaded()), self._engines.admin_key
         refuse_other_base(urls, admin_key, self._model)
         self._facts = ask_engines(urls, admin_key, self._model)
         self._expect_noise()
@@ -121,12 +123,17 @@ class RealParts:
         )
 
     def held(self) -> Held:
-        """What every worker says it has loaded."""
-        try:
-            loaded = [frozenset(names) for names in self._publisher.loaded().values()]
-        except PublishError as error:
-            raise EngineError(str(error)) from error
-        return Held(frozenset[str]().union(*loaded), loaded[0].intersection(*loaded[1:]))
+        """What the workers say they have loaded, and what the store's proofs say of it."""
+        of_worker = {worker: frozenset(names) for worker, names in self._loaded().items()}
+        loaded = list(of_worker.values())
+        processes = self._publisher.processes(tuple(of_worker))
+        self._proofs_told.read(self._store)
+        everywhere = [
+            name
+            for name in loaded[0].intersection(*loaded[1:])
+            if all(self._proofs_told.why_not(worker, processes[worker], name) is None for worker in of_worker)
+        ]
+        return Held(frozenset[str]().union(*loaded), frozenset(everywhere))
 
     def load(self, name: str, folder: Path, in_use: Collection[str]) -> LoadedOn:
         """On as many workers as are enough."""
@@ -140,18 +147,22 @@ class RealParts:
         probe = self._model_side.probe(candidate, previous, contexts)
         name = engine_name(candidate.adapter, candidate.version)
         known = engine_name(previous.adapter, previous.version) if previous.version else None
-        proof = self._publisher.prove(probe, name, known=known)
+        holding = [worker for worker, names in self._loaded().items() if name in names]
+        proof = self._publisher.prove(probe, name, known=known, workers=holding)
         self._proofs[name] = proof.verdict
         return Proved(proof.verdict, proof.text, proof.events())
 
     def evaluate(self, candidate: Version, live: Version, best: Version, cycle: int) -> Evaluated:
-        """On the suites of its adapter; the first worker samples."""
+        """On the suites of its adapter; the first worker that has all of them loaded samples."""
         adapter, config = candidate.adapter, self._config.evaluation
         exam = Exam(adapter, config)
         with Reader(self._store).snapshot(["evals"]) as snapshot:
             plans = exam.plans(snapshot.frame("evals"), once_live=self._once_live(adapter), cycle=cycle)
         sampler = EngineSampler(
-            self._engines.urls[0], Renderer.from_folder(self._model), config, admin_key=self._engines.admin_key
+            self._holding(candidate, live, best),
+            Renderer.from_folder(self._model),
+            config,
+            admin_key=self._engines.admin_key,
         )
         trials = exam.run(
             sampler, plans, candidate=candidate.version, live=live.version, best=best.version, say=self._say
@@ -191,6 +202,21 @@ class RealParts:
         unloaded = self._publisher.unload(name)
         left = "".join(f"; left behind on {worker}: {why}" for worker, why in unloaded.left_behind.items())
         return UnloadedFrom(not unloaded.left_behind, f"from {len(unloaded.workers)} workers{left}")
+
+    def _loaded(self) -> dict[str, dict[str, str]]:
+        """Worker to what it has loaded, of those that answer."""
+        try:
+            return self._publisher.loaded()
+        except PublishError as error:
+            raise EngineError(str(error)) from error
+
+    def _holding(self, *versions: Version) -> str:
+        names = {engine_name(each.adapter, each.version) for each in versions if each.version}
+        loaded = self._loaded()
+        for worker, has in loaded.items():
+            if names <= has.keys():
+                return worker
+        raise EngineError(f"no engine worker has all of {', '.join(sorted(names))} loaded: was one started anew?")
 
     def _expect_noise(self) -> None:
         """Sets the noise that a proof allows by the coarsest precision in play, where the settings leave it open."""

@@ -43,10 +43,11 @@ class Made(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Engine names that workers have loaded."""
+    """Engine names that workers have loaded, of those that answer."""
 
     anywhere: frozenset[str]
     everywhere: frozenset[str]
+    """Loaded by every one and proved there, as the process that runs there now: collectors send to no other."""
 
 
 class LoadedOn(NamedTuple):
@@ -110,7 +111,7 @@ class Parts(Protocol):
         ...
 
     def held(self) -> Held:
-        """What the engines have loaded now; EngineError where one does not say."""
+        """What the engines have loaded now; EngineError where fewer than enough say."""
         ...
 
     def load(self, name: str, folder: Path, in_use: Collection[str]) -> LoadedOn:

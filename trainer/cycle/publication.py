@@ -50,7 +50,7 @@ class Site(NamedTuple):
     loaded: set[tuple[str, int]]
     """Versions that some engine may hold."""
     served: set[tuple[str, int]]
-    """Versions that every engine holds."""
+    """Versions that every engine holds and is proved to serve."""
     actor: str
     publish: PublishConfig
 

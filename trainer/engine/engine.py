@@ -48,6 +48,8 @@ class Engine:
         self.max_context = _max_context(settings, model)
         self.bank = AdapterBank(model.network)
         self.scheduler = Scheduler(model, self.bank, settings, self._kv_tokens())
+        self.launch_id = secrets.token_hex(12)
+        """Tells this start of an engine from any other."""
         self.load: Load = self.scheduler.load()
         """How busy it was after the latest step."""
         eos = {self.codec.eos_id} if self.codec is not None and self.codec.eos_id is not None else set[int]()

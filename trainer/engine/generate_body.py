@@ -10,7 +10,7 @@ from trainer.engine.engine_refusal import EngineRefusal
 
 UNSERVED = frozenset(
     """text input_embeds image_data video_data audio_data top_logprobs_num token_ids_logprob return_hidden_states
-    return_sampling_mask return_routed_experts return_entropy return_prompt_token_ids custom_logit_processor
+    return_sampling_mask return_entropy return_prompt_token_ids custom_logit_processor
     session_params max_thinking_tokens""".split()  # noqa: SIM905
 )
 """Fields of SGLang's request that change the reply; here they must be off."""

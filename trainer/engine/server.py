@@ -104,6 +104,7 @@ class DataRoutes:
         dtype = str(self._engine.model.network.dtype).removeprefix("torch.")
         found = {
             "dtype": dtype,
+            "launch_id": self._engine.launch_id,
             "max_context": self._engine.max_context,
             "kv_tokens": self._engine.scheduler.kv_tokens,
         }

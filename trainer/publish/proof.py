@@ -27,6 +27,8 @@ class WorkerProof(NamedTuple):
     """Spread of the scores of the version known to be served; None when it was not measured."""
     obstacle: str | None
     """What kept the proof from being made."""
+    process: str | None = None
+    """Which start of the engine it was made on, and with which base weights: it holds for no other."""
 
     @property
     def judgements(self) -> list[Judgement]:
@@ -69,6 +71,7 @@ class WorkerProof(NamedTuple):
             },
             "tokens": sum(each.tokens for each in self.judgements),
             "worker": self.worker,
+            "process": self.process,
             "reason": self.reason or None,
             "cached_tokens": self.cached_tokens,
             "control_nats": self.control_nats,
@@ -84,14 +87,17 @@ class Proof(NamedTuple):
     kind: ProofKind
     at: datetime
     workers: tuple[WorkerProof, ...]
+    enough: int | None = None
+    """Workers that it must be proved on: a collector sends to no other. None is all of them."""
 
     @property
     def verdict(self) -> Verdict:
-        """Proved on all workers, refuted on one, or else undecided."""
+        """Proved on enough workers, refuted on one, or else undecided."""
         verdicts: Sequence[Verdict] = [each.verdict for each in self.workers]
         if "refuted" in verdicts:
             return "refuted"
-        return "proved" if verdicts and set(verdicts) == {"proved"} else "undecided"
+        enough = len(verdicts) if self.enough is None else self.enough
+        return "proved" if verdicts and verdicts.count("proved") >= enough else "undecided"
 
     @property
     def may_route(self) -> bool:

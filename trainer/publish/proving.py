@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collector.engine.client import EngineClient
+from collector.engine.process_identity import process_of
 from collector.engine.wire import Delta, GenerateRequest, SamplingParams
 from trainer.publish.judgement import Floats, Hypothesis, judge, noise_of
 from trainer.publish.probe import Given, Passage, Predictions, Probe
@@ -29,6 +30,8 @@ class Observed(NamedTuple):
 
     scores: list[Floats]
     continued: list[Continued]
+    process: str | None
+    """Which start of the engine said it; None where the engine does not let it be told."""
 
 
 def probe_rid() -> str:
@@ -45,11 +48,13 @@ async def scores(client: EngineClient, probe: Probe, name: str | None) -> list[F
 
 async def observe(client: EngineClient, probe: Probe, name: str, config: PublishConfig) -> Observed:
     """Scores the passages, then samples on their prefixes, which are cached by then."""
+    # First: a process that is gone since cannot be taken for the one that is asked.
+    process = await process_of(client)
     scored = await scores(client, probe, name)
     continued = await _continue_all(client, probe, name, config)
     if config.needs_cache and min(each.cached_tokens for each in continued) == 0:
         continued = await _continue_all(client, probe, name, config)
-    return Observed(scored, continued)
+    return Observed(scored, continued, process)
 
 
 def worker_proof(
@@ -64,7 +69,7 @@ def worker_proof(
     if control is not None and control.value is not None:
         spread = _spread(probe, control.value, known)
     if answer.value is None:
-        return WorkerProof(answer.worker, None, None, None, spread, answer.fault)
+        return WorkerProof(answer.worker, None, None, None, spread, answer.fault, None)
     noise = noise_of(config.engine_dtype or "float32", spread)
     observed, predicted = _compared(probe.passages, answer.value.scores)
     scored = judge(observed, predicted, noise)
@@ -76,7 +81,7 @@ def worker_proof(
             "no cached prefix was used, so a stale one would not have been seen; expected cached_tokens above 0 "
             "(engines without a prefix cache: [trainer.publish] needs_cache = false)"
         )
-    return WorkerProof(answer.worker, scored, decoded, cached, spread, obstacle)
+    return WorkerProof(answer.worker, scored, decoded, cached, spread, obstacle, answer.value.process)
 
 
 async def _continue_all(client: EngineClient, probe: Probe, name: str, config: PublishConfig) -> list[Continued]:

@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from collector.engine.adapter_slots import load_once
 from collector.engine.client import EngineClient
+from collector.engine.process_identity import process_of
 from collector.engine.wire import Delta, GenerateRequest, SamplingParams
 from collector.errors import EngineError, EngineUnavailable, UserError
 from trainer.publish.judgement import LEAST_TOKENS, Floats, Hypothesis
 from trainer.publish.probe import Probe
 from trainer.publish.proof import Proof, ProofKind
 from trainer.publish.proving import Observed, observe, probe_rid, scores, worker_proof
-from trainer.publish.slots import load_once
 from trainer.publish.workers import Answer, all_of, ask_all, ask_until
 from trainer.publish_config import PublishConfig
 
@@ -82,10 +83,15 @@ class Publisher:
             )
 
     def loaded(self) -> dict[str, dict[str, str]]:
-        """Worker to the names it has loaded, with their folders. PublishError when one does not say."""
+        """Worker to the names it has loaded, with their folders. PublishError when fewer than enough say."""
         answers = self._ask(self._config.load_limit_s, EngineClient.loaded_adapters)
-        self._refuse(answers, "listing the loaded adapters", enough=len(self.workers))
+        self._refuse(answers, "listing the loaded adapters", enough=self._enough)
         return {answer.worker: answer.value for answer in answers if answer.value is not None}
+
+    def processes(self, workers: Sequence[str]) -> dict[str, str | None]:
+        """Which start of its engine each worker is; None where it does not let that be told, or does not answer."""
+        answers = _run(ask_all(workers, self._admin_key, self._config.load_limit_s, process_of))
+        return {answer.worker: answer.value for answer in answers}
 
     def load(self, name: str, folder: Path, *, in_use: Collection[str] = ()) -> Loaded:
         """Loads a version on every worker; PublishError when fewer than enough have it.
@@ -135,7 +141,10 @@ class Publisher:
         workers: Sequence[str] | None = None,
         kind: ProofKind = "proof",
     ) -> Proof:
-        """Whether each worker serves under `name` what was trained. `controls` may have been made before the load."""
+        """Whether each worker serves under `name` what was trained. `controls` may have been made before the load.
+
+        Enough workers as configured must be proved to serve it, and none to serve another.
+        """
         config, asked = self._config, self.workers if workers is None else tuple(workers)
         controls = self.control(probe, known, asked) if controls is None else controls
         # A worker that was silent once is not waited for a second time.
@@ -150,7 +159,7 @@ class Publisher:
             worker_proof(probe, controls.answers.get(worker), of_worker[worker], config, controls.of)
             for worker in asked
         ]
-        return Proof(name, kind, datetime.now(UTC), tuple(proofs))
+        return Proof(name, kind, datetime.now(UTC), tuple(proofs), self._enough)
 
     def unload(self, name: str) -> Unloaded:
         """Unloads a version everywhere it is loaded. It waits for replies under way, up to the limit.

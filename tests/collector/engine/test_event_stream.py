@@ -41,6 +41,19 @@ def test_many_cuts_give_the_same_events(cuts: list[int]) -> None:
     assert parse(chunks) == EVENTS
 
 
+COMMON = (
+    b'data: {"a":1}\n\ndata: two\ndata: lines\n\n\n\n: a comment\n\ndata:close\n\ndata: \n\ndata: {"b":2}\n\ndata: 3\n'
+)
+# By hand, as above.
+COMMON_EVENTS = [b'{"a":1}', b"two\nlines", b"close", b"", b'{"b":2}']
+
+
+@given(st.lists(st.integers(0, len(COMMON))))
+def test_any_cuts_of_lines_that_end_in_line_feeds_give_the_same_events(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(COMMON)]
+    assert parse([COMMON[start:end] for start, end in itertools.pairwise(edges)]) == COMMON_EVENTS
+
+
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), min_size=1))
 def test_what_is_sent_is_what_is_read(payloads: list[str]) -> None:
     stream = b"".join(b"data: " + payload.encode() + b"\n\n" for payload in payloads)

@@ -27,8 +27,14 @@ def spans(*triples: tuple[str, int, int]) -> list[dict[str, object]]:
 
 
 def read(*events: bytes) -> list[Delta]:
+    """One by one; a refusal is raised."""
     reader = ReplyReader("r")
-    deltas = [delta for each in events if (delta := reader.read(each)) is not None]
+    deltas: list[Delta] = []
+    for each in events:
+        delta = reader.read([each])
+        if reader.failure is not None:
+            raise reader.failure
+        deltas += [] if delta is None else [delta]
     assert reader.ended == (deltas[-1].finish is not None)
     return deltas
 
@@ -94,6 +100,7 @@ def test_a_queued_request_that_is_aborted_says_its_last_token_again() -> None:
         ([event([5], 1, STOP), event([6], 2)], "an event after the finish reason"),
         ([event([5], 1, {"type": "tired"})], "cannot be read"),
         ([b'{"output_ids":[5]}'], "without meta_info"),
+        ([event([5], 1), event([6], 2, id="another")], "an event of another, expected those of this request only"),
         ([b"{"], "cannot be read"),
         ([b"<html>"], "cannot be read"),
         (
@@ -133,17 +140,33 @@ def test_spans_that_cover_the_tokens_once_are_kept() -> None:
 
 def test_a_refusal_inside_the_stream_has_its_status_and_the_engine_s_words() -> None:
     reader = ReplyReader("r")
-    with pytest.raises(EngineError, match="the engine refused r: too long") as refused:
-        reader.read(b'{"error":{"message":"too long","type":"invalid_request_error","code":400,"retryable":false}}')
-    assert refused.value.status == 400
+    refusal = b'{"error":{"message":"too long","type":"invalid_request_error","code":400,"retryable":false}}'
+    assert reader.read([refusal]) is None
+    assert reader.failure is not None
+    assert "the engine refused r: too long" in str(reader.failure)
+    assert reader.failure.status == 400
     assert reader.ended
 
 
 def test_an_abort_with_an_error_status_and_no_token_is_a_refusal() -> None:
-    reader = ReplyReader("r")
     with pytest.raises(EngineError, match="the engine refused r: queue full") as refused:
-        reader.read(event([], 0, {"type": "abort", "message": "queue full", "status_code": 503}))
+        read(event([], 0, {"type": "abort", "message": "queue full", "status_code": 503}))
     assert refused.value.status == 503
+
+
+def test_events_that_arrive_together_are_one_delta() -> None:
+    reader = ReplyReader("r")
+    delta = reader.read([event([5, 6], 2), event([], 2), event([7], 3), event([2], 4, STOP)])
+    assert reader.failure is None
+    assert delta == msgspec.structs.replace(EXPECTED[2], token_ids=[5, 6, 7, 2], logprobs=[-0.5, -0.6, -0.7, -0.2])
+
+
+@pytest.mark.parametrize("bad", [event([9], 7), event([7], 3, STOP, completion_tokens=4), b"{"])
+def test_what_stands_before_a_refused_event_is_kept_and_nothing_of_it(bad: bytes) -> None:
+    reader = ReplyReader("r")
+    assert reader.read([event([5, 6], 2), bad, event([7], 3)]) == EXPECTED[0]
+    assert reader.failure is not None
+    assert not reader.ended
 
 
 @pytest.mark.parametrize(
@@ -170,4 +193,4 @@ def test_ids_outside_32_bits_are_refused(token: int) -> None:
 
 def test_an_event_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(EngineError, match="cannot be read"):
-        ReplyReader("r").read(b'{"x":' + b"[" * 100_000)
+        read(b'{"x":' + b"[" * 100_000)

@@ -1,6 +1,9 @@
 """Retention: whole sessions expire by age and by size, beside a writer that goes on acknowledging."""
 
 import asyncio
+import os
+import sqlite3
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from collector.privacy.expiry import expired_sessions, store_bytes
 from collector.privacy.retention import Retention
 from collector.records import ChatRequest, Event, Feedback, Score, Turn
 from collector.session_index import SessionIndex
+from collector.store.erase import Erasure
+from collector.store.journal import create
 from collector.store.reader import Reader
 from collector.store.verify import verify
 from collector.store.writer import Writer
@@ -142,3 +147,63 @@ async def test_a_session_name_that_two_tenants_use_does_not_expire_for_one_of_th
 def test_settings_that_would_erase_everything_are_refused(values: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"retention": values}, CollectorConfig)
+
+
+def test_acknowledgements_go_on_while_free_pages_are_given_back(tmp_path: Path) -> None:
+    """A journal of many free pages, where what was sealed lay, is shrunk in steps, with commits between them."""
+    order: list[str] = []
+    over = threading.Event()
+    with Writer(tmp_path, "collector", CALM, hook=order.append) as writer:
+        for turn in conversation("old", 2, days_ago=31):
+            writer.append(turn)
+        for number in range(120):
+            filler = os.urandom(50_000).hex()
+            writer.append(Event(at=NOW, kind="filler", text=filler, detail={"number": number}))
+        writer.seal()
+        acknowledged: list[int] = []
+
+        def append() -> None:
+            while not over.is_set():
+                acknowledged.append(writer.append(Event(at=NOW, kind="young")).result(30).seq)
+
+        appending = threading.Thread(target=append)
+        appending.start()
+        gone = expired_sessions(tmp_path, "collector", MONTH, NOW)
+        erasure = Erasure(frozenset(["old"]), frozenset(gone[0].turn_ids), upto=writer.durable_seq)
+        assert writer.expire(erasure) == 2
+        over.set()
+        appending.join()
+        steps = [place for place, point in enumerate(order) if point == "shrunk"]
+        assert len(steps) > 8
+        between = order[steps[0] : steps[-1]].count("committed")
+        assert between >= 3
+        with Reader(tmp_path).snapshot() as snapshot:
+            young = snapshot.frame("events").filter(kind="young")["seq"].to_list()
+        assert young == acknowledged
+    # 120 times 100 kB had been in it.
+    assert (tmp_path / "journals/collector.sqlite").stat().st_size < 2**20
+    assert verify(tmp_path).clean
+
+
+def test_a_journal_that_keeps_no_account_of_free_pages_gets_one_when_sessions_expire(tmp_path: Path) -> None:
+    path = tmp_path / "journals/collector.sqlite"
+    path.parent.mkdir(parents=True)
+    made = sqlite3.connect(path, isolation_level=None)
+    create(made, path, "collector", auto_vacuum=0)
+    made.close()
+    assert accounted(path) == 0
+    with Writer(tmp_path, "collector", CALM) as writer:
+        for turn in conversation("old-session", 3, days_ago=31):
+            writer.append(turn).result(5)
+        (old,) = expired_sessions(tmp_path, "collector", MONTH, NOW)
+        writer.expire(Erasure(frozenset(["old-session"]), frozenset(old.turn_ids)))
+    assert accounted(path) == 2
+    assert files_with(tmp_path, "old-session") == []
+    assert verify(tmp_path).clean
+
+
+def accounted(path: Path) -> int:
+    db = sqlite3.connect(path)
+    (mode,) = db.execute("PRAGMA auto_vacuum").fetchone()
+    db.close()
+    return mode

@@ -1,12 +1,14 @@
 """Plays a dialogue through the prompt builder: sampled text in, exact prompts out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from collector.conversation import HistoryReasoning
+from collector.parsing.call_syntax import JSON_CALLS
 from collector.parsing.reply import ReplyParser
 from collector.records import ChatRequest
 from collector.rendering.prompt import Prompt, build_prompt
+from collector.rendering.proven_family import ProvenFamily
 from collector.rendering.renderer import Renderer
 from collector.rendering.splice import Ancestor
 
@@ -49,22 +51,40 @@ def play(
     variables: dict[str, object] | None = None,
     history_reasoning: HistoryReasoning = "keep",
     client_keeps_thinking: bool = False,
+    family: ProvenFamily | None = None,
+    follows: bool = True,
+    spell: Callable[[str], list[int]] | None = None,
+    stop: str = "<|im_end|>",
 ) -> list[Played]:
-    """One played turn per step: the sampled text, stop token included, and what the client says next."""
+    """One played turn per step: the sampled text, stop token included, and what the client says next.
+
+    Without `follows` the family reads replies only, and what follows them is spliced. `spell` gives the ids that a
+    text was sampled in, where they are not those that the tokenizer gives.
+    """
     messages, ancestor, ids, played = list(opening), None, list[int](), list[Played]()
     for number, (sampled, following) in enumerate(steps):
         chat = ChatRequest(messages=messages, tools=tools, chat_template_kwargs=variables)
-        prompt = build_prompt(renderer, chat, ancestor=ancestor, ancestor_ids=ids, history_reasoning=history_reasoning)
-        completion = renderer.tokenizer.encode(sampled)
+        prompt = build_prompt(
+            renderer,
+            chat,
+            ancestor=ancestor,
+            ancestor_ids=ids,
+            history_reasoning=history_reasoning,
+            family=family if follows else None,
+        )
+        completion = (spell or renderer.tokenizer.encode)(sampled)
         whole = renderer.tokenizer.encode(renderer.text(messages, tools=tools, variables=variables))
         played.append(Played(prompt, completion, whole, chat))
-        parser = ReplyParser(seed=str(number), thinking_open=prompt.thinking_open, parse_tools=bool(tools))
-        parser.add(sampled.removesuffix("<|im_end|>"))
+        syntax = family.syntax(tools) if family is not None else JSON_CALLS
+        parser = ReplyParser(
+            seed=str(number), thinking_open=prompt.thinking_open, parse_tools=bool(tools), syntax=syntax
+        )
+        parser.add(sampled.removesuffix(stop))
         parser.finish()
         message = parser.reply().message()
         if not client_keeps_thinking:
             message.pop("reasoning_content", None)
-        ancestor = Ancestor(completion[-1], len(messages), parser.reply(), variables)
+        ancestor = Ancestor(completion[-1], len(messages), parser.reply(), variables, len(completion))
         ids = [*prompt.ids, *completion]
         messages = [*messages, message, *following]
     return played

@@ -1,6 +1,7 @@
 """A user is forgotten: every session they judged goes, in every file, and it is said which versions learned from it."""
 
 import json
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from collector.store.forget import forget
 from collector.store.mentions import FORGOTTEN, Mentions
 from collector.store.reader import Reader
 from collector.store.registry import Registry
+from collector.store.registry_rows import read_audit
 from collector.store.trained_versions import versions_trained_on
 from collector.store.user_sessions import hash_of_user
 from collector.store.verify import verify
@@ -78,6 +80,11 @@ def fill(store: Path, conversation: Any) -> dict[str, str]:
                 actor="t",
                 reason="t",
             )
+        report = {
+            "verdict": "hold",
+            "criteria": [{"name": "kl", "text": f"highest on {SECRET}-4, next on b-2"}, {"turns": [f"{SECRET}-5"]}],
+        }
+        registry.record_gate("bot", 1, report, actor="t", reason=f"the cycle that saw {SECRET}")
     return {"ann": ann, "other": other}
 
 
@@ -123,6 +130,42 @@ def test_a_forgotten_user_leaves_no_byte_and_the_versions_are_named(tmp_path: Pa
     assert detail["alert"]["title"] == f"the first is {FORGOTTEN}, turn {FORGOTTEN}."
     assert detail["alert"]["turns"] == [FORGOTTEN, "b-1"]
     assert detail["change"] == "fired"
+    with Registry(tmp_path) as registry:
+        gate = next(each.gate for each in registry.snapshot().versions if each.version == 1)
+        row = next(each for each in read_audit(tmp_path) if each.action == "record_gate")
+    said = [{"name": "kl", "text": f"highest on {FORGOTTEN}, next on b-2"}, {"turns": [FORGOTTEN]}]
+    assert gate is not None
+    assert row.detail is not None
+    assert gate["criteria"] == said
+    assert row.detail["gate"]["criteria"] == said
+    assert row.reason == f"the cycle that saw {FORGOTTEN}"
+
+
+def test_the_audit_guards_itself_again_after_a_user_is_forgotten(tmp_path: Path, conversation: Any) -> None:
+    fill(tmp_path, conversation)
+    with Registry(tmp_path) as registry:
+        revision = registry.revision()
+    forget(tmp_path, user_hashes=[hash_of_user(tmp_path, "ann", "tenant")])
+    with Registry(tmp_path) as registry:
+        assert registry.revision() == revision
+    db = sqlite3.connect(tmp_path / "registry.sqlite")
+    with pytest.raises(sqlite3.IntegrityError, match="audit rows are immutable"):
+        db.execute("UPDATE audit SET reason = 'another'")
+    db.close()
+
+
+def test_a_judgement_that_is_spoken_of_elsewhere_goes_by_its_id_too(tmp_path: Path, conversation: Any) -> None:
+    hashes = fill(tmp_path, conversation)
+    with Writer(tmp_path, "trainer", CALM) as trainer:
+        evidence = {"feedback_id": "f2", "user_hash": hashes["ann"]}
+        text = f"feedback f2 of {hashes['ann']} came late; f4 did not"
+        trainer.append(Event(at=NOW, kind="alert", text=text, detail={"evidence": evidence, "other": "f2"})).result(5)
+    forget(tmp_path, user_hashes=[hash_of_user(tmp_path, "ann", "tenant")])
+    assert holding(tmp_path, hashes["ann"]) == []
+    with Reader(tmp_path).snapshot() as snapshot:
+        event = snapshot.frame("events").to_dicts()[-1]
+    assert event["text"] == f"feedback {FORGOTTEN} of {FORGOTTEN} came late; f4 did not"
+    assert json.loads(event["detail"])["evidence"] == {"feedback_id": FORGOTTEN, "user_hash": FORGOTTEN}
 
 
 def test_a_user_of_two_tenants_is_two_people(tmp_path: Path, conversation: Any) -> None:

@@ -5,13 +5,14 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from collector.errors import StoreError, UserError
 from collector.records import Route, Version
-from collector.store.registry import Registry
+from collector.store.registry import READER_STALE_S, Registry
 from collector.store.registry_rows import read_audit, read_registry
 from collector.store.registry_rules import RegistryConflict
 
@@ -423,3 +424,13 @@ def test_the_last_change_is_of_states_routes_and_decisions(registry: Registry, t
     assert changed is not None
     assert (changed.revision, changed.action) == (revision, "replace_routes")
     assert registry.last_change("cow") is None
+
+
+def test_a_reader_that_fell_silent_is_not_waited_for_until_it_says_something_again(registry: Registry, tmp_path: Path):
+    registry.acknowledge("living", 0)
+    registry.acknowledge("dead", 0)
+    with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as other, other:
+        other.execute("UPDATE readers SET at = at - ? WHERE reader = 'dead'", (int(READER_STALE_S * 1e6) + 1,))
+    assert [seen.reader for seen in registry.behind(1)] == ["living"]
+    registry.acknowledge("dead", 0)
+    assert [seen.reader for seen in registry.behind(1)] == ["dead", "living"]

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from collector.config import PriceConfig
 from collector.errors import UserError
 from collector.records import REGISTRY_TABLES, TABLES
 from collector.store.reader import Reader
@@ -114,7 +115,9 @@ def test_duckdb_itself_refuses_what_reaches_it(small_store: Any, tmp_path: Path,
     (tmp_path / "beside").mkdir()
     with (
         Reader(small_store.path).snapshot() as snapshot,
-        open_tables(small_store.path, snapshot, spill=tmp_path / "spill", memory_limit="1GB") as connection,
+        open_tables(
+            small_store.path, snapshot, spill=tmp_path / "spill", memory_limit="1GB", prices=PriceConfig()
+        ) as connection,
         pytest.raises(duckdb.Error, match=r"operations are disabled by configuration|configuration has been locked"),
     ):
         connection.execute(query.replace("{tmp}", str(tmp_path / "beside")))

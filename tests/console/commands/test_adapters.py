@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.engine.process_identity import identity
+from collector.engine.wire import ModelInfo
 from collector.records import Event, Turn
 from collector.store.registry import Registry
 from collector.store.registry_rows import read_audit, read_registry
@@ -216,7 +218,7 @@ def turn(session: str, version: int) -> Turn:
 def test_a_reader_that_does_not_act_on_a_change_is_named(
     store: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.commands.adapters._ACKNOWLEDGED_WITHIN_S", 0.0)
+    monkeypatch.setattr("console.adapter_orders.ACKNOWLEDGED_WITHIN_S", 0.0)
     with Registry(store) as registry:
         registry.acknowledge("collector", 1)
     assert main(["adapters", "hold", "bot", "--store", str(store), "--reason", "so"]) == 0
@@ -231,16 +233,23 @@ def test_a_version_is_routed_to_only_if_the_engine_has_it(store: Path, capsys: C
     assert said == "roundhouse adapters: bot@2 is the canary; promote or reject it before bot@3\n"
 
 
+SETTINGS = {"launch_id": "1"}
+
+
 @contextmanager
 def engine_with(*names: str) -> Generator[str]:
-    """An engine that lists these adapters."""
+    """An engine that lists these adapters, and says which start of it this is."""
     data = [{"id": "tiny", "root": "tiny"}, *({"id": name, "root": f"/{name}", "parent": "tiny"} for name in names)]
-    body = json.dumps({"object": "list", "data": data}).encode()
+    answers = {
+        b"/v1/models": {"object": "list", "data": data},
+        b"/model_info": {"model_path": "tiny"},
+        b"/server_info": SETTINGS,
+    }
     ready, address = threading.Event(), list[str]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readuntil(b"\r\n\r\n")
-        assert line.startswith(b"GET /v1/models ")
+        body = json.dumps(answers[line.split()[1]]).encode()
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
@@ -268,18 +277,29 @@ def engine_with(*names: str) -> Generator[str]:
         thread.join(10)
 
 
-def test_a_version_that_is_loaded_and_proved_is_promoted_without_torch(
-    store: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("process", ["its own", "another's"])
+def test_a_version_that_is_loaded_and_proved_of_the_process_that_runs_is_promoted_without_torch(
+    store: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, process: str
 ) -> None:
+    own = process == "its own"
     words = ["promote", "bot", "2", "--store", str(store), "--reason", "so", "--yes"]
     monkeypatch.setitem(sys.modules, "trainer.cycle.model_side", None)
     with engine_with("bot@1", "bot@2") as url:
         with Writer(store, "trainer") as writer:
-            proof = {"verdict": "proved", "worker": url}
+            of = identity(dict(SETTINGS), ModelInfo(model_path="tiny")) if own else "another"
+            proof = {"verdict": "proved", "worker": url, "process": of}
             writer.append(Event(at=datetime.now(UTC), kind="proof", adapter="bot", version=2, detail=dict(proof)))
-        assert main(["adapters", *words, "--engine", url]) == 0
-    assert capsys.readouterr().out.startswith("bot: live is 2, was 1")
-    assert [(route.version, route.weight) for route in read_registry(store).routes] == [(2, 1.0)]
+        said = main(["adapters", *words, "--engine", url])
+    told = capsys.readouterr()
+    if own:
+        assert said == 0
+        assert told.out.startswith("bot: live is 2, was 1")
+        assert [(route.version, route.weight) for route in read_registry(store).routes] == [(2, 1.0)]
+    else:
+        # It has to be proved again, for which there is no model here.
+        assert said == 2
+        assert f"bot@2 on {url}: the engine was started anew since its proof; it is loaded and proved now" in told.err
+        assert read_registry(store).versions[2].state == "canary"
 
 
 def test_nothing_changes_where_no_engine_answers(store: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -288,6 +308,6 @@ def test_nothing_changes_where_no_engine_answers(store: Path, tmp_path: Path, ca
     assert "http://127.0.0.1:9 cannot be reached" in said
     assert said.endswith("; nothing is changed\n")
     config = tmp_path / "r.toml"
-    config.write_text('[trainer]\nengines = ["http://127.0.0.1:9"]\n')
+    config.write_text('[collector]\nengines = ["http://127.0.0.1:9"]\n')
     assert refused([*words, "--config", str(config)], capsys) == said
     assert read_registry(store).versions[2].state == "canary"

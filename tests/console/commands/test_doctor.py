@@ -172,12 +172,12 @@ def test_the_embedded_engine_gives_what_capture_needs(engine_url: str, capsys: p
 class ProbedFake(ScriptedEngine):
     """A scripted engine that says its settings."""
 
-    settings: dict[str, Any] | EngineError | None = None
+    refuses: EngineError | None = None
 
     async def server_info(self) -> dict[str, Any]:
-        if isinstance(self.settings, EngineError):
-            raise self.settings
-        return self.settings or {"version": "0.5.23"}
+        if self.refuses is not None:
+            raise self.refuses
+        return {"version": "0.5.23", "max_loras_per_batch": 2}
 
 
 def raw_at_every_temperature(request: GenerateRequest) -> list[Step]:
@@ -200,13 +200,22 @@ async def test_an_engine_whose_log_probabilities_ignore_the_temperature_is_found
 
 async def test_an_engine_that_refuses_or_breaks_its_contract_is_told_in_its_words() -> None:
     fake = ProbedFake(lambda request: [EngineError("sent 3 log-probabilities for 4 tokens")])
-    fake.settings = EngineError("answered /server_info with 404", status=404)
+    fake.refuses = EngineError("answered /server_info with 404", status=404)
     points = by_name(await engine_points(fake))
     assert (points["a few tokens"].status, points["a few tokens"].said) == (
         "fail",
         "sent 3 log-probabilities for 4 tokens",
     )
     assert points["settings"].status == "no_data"
+
+
+async def test_an_engine_without_a_free_slot_has_no_room_for_a_publication() -> None:
+    fake = ProbedFake(raw_at_every_temperature)
+    fake.loaded = {"bot@1": "/bot-1"}
+    slots = by_name(await engine_points(fake))["adapter slots"]
+    assert (slots.status, slots.said) == ("warn", "1 of 1 taken (bot@1): a new version finds no room")
+    fake.loaded = {}
+    assert by_name(await engine_points(fake))["adapter slots"].said == "0 of 1 taken"
 
 
 async def test_a_paused_engine_is_not_waited_for() -> None:

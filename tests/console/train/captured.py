@@ -108,7 +108,7 @@ def settings(path: Path, *, suite: Path, engine: str, adapters: Sequence[str] = 
     suites = ", ".join(f'{name} = ["{suite}"]' for name in adapters)
     path.write_text(
         f"""
-[trainer]
+[collector]
 engines = ["{engine}"]
 [trainer.batch]
 batch_sessions = 8

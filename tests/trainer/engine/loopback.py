@@ -88,11 +88,12 @@ async def under_way(engine: Served, ids: list[int], **sampling: Any) -> "asyncio
 
 
 @contextmanager
-def serving(settings: EngineConfig) -> Iterator[Served]:
-    """Serves an engine until the block ends."""
+def serving(settings: EngineConfig, *, port: int = 0) -> Iterator[Served]:
+    """Serves an engine until the block ends; on a free port unless one is given."""
     engine = load_engine(settings, settings.model)
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
     server = uvicorn.Server(uvicorn.Config(build_app(engine), log_level="warning", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()

@@ -106,17 +106,17 @@ def test_enough_workers_are_enough_and_the_others_are_named(
         assert [each.verdict for each in proof.workers] == ["proved", "proved"]
 
 
-def test_a_worker_that_does_not_answer_is_undecided_and_keeps_the_rest_from_being_routed(
-    setting: Setting, served: Served, silent: str
+@pytest.mark.parametrize(("enough", "may_route"), [(1, True), (2, False)])
+def test_a_worker_that_does_not_answer_is_undecided_and_the_others_are_routed_to_where_they_are_enough(
+    setting: Setting, served: Served, silent: str, enough: int, may_route: bool
 ) -> None:
-    publisher = Publisher(
-        [served.url, silent], msgspec.structs.replace(CONFIG, enough=1, prove_limit_s=3, straggler_s=0)
-    )
-    publisher.load("ada@1", setting.versions[0])
-    proof = publisher.prove(setting.probe(1, None), "ada@1", known=None)
+    config = msgspec.structs.replace(CONFIG, enough=enough, prove_limit_s=3, straggler_s=0)
+    Publisher([served.url], CONFIG).load("ada@1", setting.versions[0])
+    proof = Publisher([served.url, silent], config).prove(setting.probe(1, None), "ada@1", known=None)
     assert [each.verdict for each in proof.workers] == ["proved", "undecided"]
     assert "gave no answer in 3 s" in proof.workers[1].reason
-    assert not proof.may_route
+    assert proof.may_route == may_route
+    assert [each.process is None for each in proof.workers] == [False, True]
 
 
 def test_a_hung_unload_is_left_behind_and_replies_under_way_finish(setting: Setting, served: Served) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
@@ -26,6 +27,7 @@ COMMANDS = {
     "sql": "query a store with DuckDB SQL",
     "train": "turn captured traffic into the next adapter versions, once or by a schedule",
     "verify": "prove that a store is whole, and set aside what is damaged",
+    "watch": "watch a store or a log in the terminal: which signal moved first, and why",
 }
 """Subcommand to its one-line help; `console.commands.<name>` implements it."""
 
@@ -52,6 +54,17 @@ class OneLineParser(argparse.ArgumentParser):
         raise UserError(f"{message}; {self.prog} --help says what can be given")
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--at -5m` as `--at=-5m`: argparse takes a time back from now for an option."""
+    joined: list[str] = []
+    for word in words:
+        if joined and re.fullmatch(r"-\d+[smhd]", word) and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one subcommand; returns 0, its own verdict, or 2 for input or a call that cannot be used."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -61,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
     command.add_arguments(parser)
     try:
-        return command.run(parser.parse_args(words[1:]))
+        return command.run(parser.parse_args(_joined(words[1:])))
     except UserError as error:
         print(f"roundhouse {words[0]}: {terminal_safe(str(error))}", file=sys.stderr)
         return 2

@@ -1,0 +1,1 @@
+"""The operations console: what `roundhouse watch` shows."""

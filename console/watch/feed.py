@@ -1,0 +1,227 @@
+"""Threads that read what is watched and build the views that are asked for; the screens never wait for them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from collector.errors import StoreError, UserError
+from console.watch.builder import Build, Builder, Built, Failed
+from console.watch.reading import RETRY_S, Reading, ReadingThread
+from console.watch.status import Status, status_of, worth_telling
+from console.watch.topic import Topic
+
+if TYPE_CHECKING:
+    from checks.log import Log
+    from console.watch.held import Held
+    from console.watch.source.source import Source
+
+INTERVAL_S = 0.25
+"""Between two looks at what is watched."""
+WINDOW_MOVES_S = 30.0
+"""After so long a window by time is cut anew without new records, as `check --watch` does."""
+
+Post = Callable[[Built | Failed | Status], None]
+"""Takes what is new, in a thread of the feed; it must not block. A Status comes when it changed."""
+A = TypeVar("A", bound=msgspec.Struct)
+Mode = Literal["live", "paused", "replay"]
+
+
+class _Made(NamedTuple):
+    """What was made of what is held, for a replay or a window, and of what."""
+
+    of: tuple[object, ...]
+    held: "Held"
+
+
+class Feed:
+    """Reads and builds in threads of its own. Every method returns at once and may be called from any thread."""
+
+    def __init__(
+        self,
+        open_source: Callable[[], "Source"],
+        *,
+        interval_s: float = INTERVAL_S,
+        retry_s: Sequence[float] = RETRY_S,
+        at: "Callable[[Held], datetime] | None" = None,
+        within: "Callable[[Held, datetime], Held] | None" = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`at` begins in replay, at the time it gives for what was read first. `within` cuts a window out of what is
+        shown, as of a time."""
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._making = threading.Lock()
+        self._reader = ReadingThread(open_source, self._read, interval_s=interval_s, retry_s=retry_s)
+        self._reading = Reading()
+        self._begin_at = at
+        self._within = within
+        self._mode: Mode = "live" if at is None else "replay"
+        self._at: datetime | None = None
+        self._paused: Held | None = None
+        self._paused_at = clock()
+        self._made: _Made | None = None
+        self._remark: str | None = None
+        self._drawn = self._bucket()
+        self._builders: dict[str, Builder] = {}
+        self._post: Post | None = None
+        self._told = Status(state="reading")
+
+    def start(self, post: Post) -> None:
+        """Begins reading; `post` is told of everything new."""
+        self._post = post
+        self._reader.start()
+
+    def close(self) -> None:
+        """Ends the threads, without waiting for a read that hangs."""
+        self._post = None
+        self._reader.close()
+        with self._lock:
+            builders = [*self._builders.values()]
+            self._builders.clear()
+        for builder in builders:
+            builder.close()
+
+    @property
+    def status(self) -> Status:
+        """As it is now."""
+        with self._lock:
+            shown = self._at if self._mode == "replay" else None if self._paused is None else self._paused.newest_at
+            mode = self._mode if self._mode != "paused" or self._paused is not None else "live"
+            status = status_of(self._reading, mode, shown, self._clock())
+            return status if status.error or not self._remark else msgspec.structs.replace(status, error=self._remark)
+
+    def ask(self, topic: Topic[A], ask: A) -> None:
+        """Wants a topic's view, now and whenever it changes; replaces what was asked of that topic before."""
+        with self._lock:
+            builder = self._builders.get(topic.name)
+            if builder is None or not builder.alive:
+                builder = self._builders[topic.name] = Builder(topic, self._shown, self._open_log, self._built)
+                builder.start()
+        builder.ask(ask)
+
+    def forget(self, topic: str) -> None:
+        """Wants no more of a topic: its screen is hidden."""
+        with self._lock:
+            builder = self._builders.pop(topic, None)
+        if builder is not None:
+            builder.close()
+
+    def pause(self) -> None:
+        """Views stand still; reading goes on. In replay they stand still already."""
+        with self._lock:
+            if self._mode == "live":
+                self._mode, self._paused, self._paused_at = "paused", self._reading.held, self._clock()
+        self._tell()
+
+    def seek(self, at: datetime) -> None:
+        """Views show it as it stood at a time."""
+        with self._lock:
+            self._mode, self._at, self._paused = "replay", at, None
+        self._changed(urgent=True)
+
+    def step(self, by: int) -> None:
+        """Goes back or on by so many moments at which something was recorded; past the newest it is live again."""
+        with self._lock:
+            held, shown = self._reading.held, self.status.at
+        if held is None or shown is None:
+            return
+        from console.watch.moments import moment_after
+
+        moment = moment_after(held, shown, by)
+        if moment is None:
+            self.live()
+        else:
+            self.seek(moment)
+
+    def live(self) -> None:
+        """Back to the newest, from pause or replay."""
+        with self._lock:
+            self._mode, self._at, self._paused, self._remark = "live", None, None, None
+        self._changed(urgent=True)
+
+    def _read(self, reading: Reading) -> None:
+        """What the reading thread found, in its thread."""
+        with self._lock:
+            if reading.held is not None:
+                self._begin(reading.held)
+            due = self._within is not None and self._bucket() != self._drawn
+            self._drawn = self._bucket()
+            fresh = reading.held is not self._reading.held or due
+            self._reading = reading
+            if self._mode == "paused" and self._paused is None:
+                self._paused = reading.held
+        if fresh:
+            self._changed()
+        else:
+            self._tell()
+
+    def _begin(self, held: "Held") -> None:
+        """Goes to the time that the command line names; what is no time in what was read is said, and it is live."""
+        begin_at, self._begin_at = self._begin_at, None
+        if begin_at is None:
+            return
+        try:
+            self._at = begin_at(held)
+        except UserError as error:
+            self._mode, self._remark = "live", str(error)
+
+    def _bucket(self) -> int:
+        """A window by time moves on without new records: another number now and then."""
+        return int(self._clock().timestamp() // WINDOW_MOVES_S)
+
+    def _changed(self, *, urgent: bool = False) -> None:
+        """There may be something else to show."""
+        self._tell()
+        with self._lock:
+            builders = [*self._builders.values()]
+        for builder in builders:
+            builder.wake(urgent=urgent)
+
+    def _tell(self) -> None:
+        with self._lock:
+            now, post = self.status, self._post
+            if post is None or not worth_telling(self._told, now):
+                return
+            self._told = now
+        post(now)
+
+    def _shown(self) -> "Held | None":
+        """What views are built of now."""
+        with self._lock:
+            held, mode, at, paused = self._reading.held, self._mode, self._at, self._paused
+            now = at if mode == "replay" else self._paused_at if mode == "paused" else self._clock()
+        base = paused if mode == "paused" else held
+        if base is None or now is None or (mode != "replay" and self._within is None):
+            return base
+        with self._making:
+            of = (base, at, now if mode != "live" else self._bucket())
+            if mode == "replay" and base.newest_at is not None and base.newest_at > now:
+                # What is older than the time does not change any more, but for tokens that were not read yet.
+                of = (base.tokens.share, base.source, at)
+            if self._made is None or not _same(self._made.of, of):
+                then = base.until(now) if mode == "replay" else base
+                self._made = _Made(of, then if self._within is None else self._within(then, now))
+            return self._made.held
+
+    def _open_log(self) -> "Log":
+        source = self._reader.source
+        if source is None:
+            raise StoreError("nothing is being read now; try again when the store is there")
+        return source.log()
+
+    def _built(self, build: Build) -> None:
+        post = self._post
+        if post is not None:
+            post(build)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Without comparing what is held row by row."""
+    plain = (datetime, float, int)
+    return all(a is b or (isinstance(a, plain) and a == b) for a, b in zip(one, other, strict=True))
+
+
+__all__ = ["INTERVAL_S", "Built", "Failed", "Feed", "Post"]

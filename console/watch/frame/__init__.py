@@ -1,0 +1,1 @@
+"""What surrounds every screen: head rows, tabs, crumbs, keys, the command line."""

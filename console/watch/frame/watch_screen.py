@@ -1,0 +1,380 @@
+"""What every screen of the console is: head rows, body, crumbs and key hints."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import ClassVar, cast
+
+import msgspec
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import Screen
+from textual.widget import Widget
+
+from console.watch.frame import head
+from console.watch.frame.commands import completed
+from console.watch.frame.copy_menu import CopyMenu
+from console.watch.frame.export import file_name
+from console.watch.frame.filter import Fields, FilterError, read_filter
+from console.watch.frame.frame_app import FrameApp
+from console.watch.frame.help_screen import HelpScreen, KeyRow, key_rows
+from console.watch.frame.keys import BY_ID, bound, guarded, key_text
+from console.watch.frame.reflow import Form, form_of
+from console.watch.frame.row import Part, Row
+from console.watch.frame.typing_row import TypingRow
+from console.watch.topic import Ask, View
+from console.watch.widgets.palette import Palette
+
+SAID_S = 8.0
+"""How long a remark stands in the row of crumbs."""
+
+
+class WatchScreen(Screen[None]):
+    """One topic on the screen. Owners write `compose_body`, `show`, and what else they need of the methods below."""
+
+    TOPIC: ClassVar[str] = ""
+    """Name of the topic that it draws."""
+    TITLE: ClassVar[str] = ""  # pyright: ignore[reportIncompatibleVariableOverride]
+    HINTS: ClassVar[tuple[str, ...]] = ()
+    """Ids of the keys in the bottom row, most used first; back and help are added."""
+    FIELDS: ClassVar[Fields | None] = None
+    """What can be filtered by; None where nothing can."""
+    AUTO_FOCUS = "#body *"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("frame.back", "back"),
+        guarded("frame.filter", "filter"),
+        guarded("frame.copy", "copy"),
+        guarded("frame.copy_menu", "copy_menu"),
+        guarded("frame.export", "export"),
+        bound("frame.help", "help"),
+        bound("frame.command", "command"),
+        bound("time.goto", "command('at ')"),
+        bound("frame.mouse", "app.mouse"),
+        guarded("time.signals", "signals_then"),
+        bound("frame.next_pane", "focus_pane(1)"),
+        bound("frame.previous_pane", "focus_pane(-1)"),
+        bound("time.previous", "step(-1)"),
+        bound("time.next", "step(1)"),
+        bound("time.previous_ten", "step(-10)"),
+        bound("time.next_ten", "step(10)"),
+    ]
+    DEFAULT_CSS = """
+    WatchScreen { layout: vertical; background: ansi_default; color: ansi_default; }
+    WatchScreen #body { height: 1fr; width: 1fr; }
+    WatchScreen #banner { display: none; }
+    WatchScreen #one_line { display: none; }
+    WatchScreen.-banner #banner { display: block; }
+    WatchScreen.-small #tabs, WatchScreen.-small #crumbs { display: none; }
+    WatchScreen.-small.-said #crumbs { display: block; }
+    WatchScreen.-typing #hints { display: none; }
+    WatchScreen.-small.-typing #crumbs { display: block; }
+    WatchScreen.-line > * { display: none; }
+    WatchScreen.-line > #one_line { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view: View | None = None
+        """What is shown, once it was built."""
+        self.filter_text = ""
+        self._said = ""
+        self._before_typing: Widget | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        """The widgets between the head and the crumbs."""
+        raise NotImplementedError
+
+    def show(self, view: View) -> None:
+        """Draws a new view; called in the UI thread."""
+        raise NotImplementedError
+
+    def ask(self) -> msgspec.Struct:
+        """What it wants to see now; call `asked` when that changed."""
+        return Ask(adapter=self.frame.adapter, filter=self.filter_text)
+
+    def sentence(self, view: View) -> str:  # noqa: ARG002
+        """The one sentence that matters here, in row 3."""
+        return ""
+
+    def crumb(self) -> str:
+        """Its name in the row of crumbs, with what is selected."""
+        return self.TITLE.lower()
+
+    def copied(self) -> str:
+        """What `y` copies: the focused thing."""
+        return ""
+
+    def copies(self) -> Sequence[tuple[str, str]]:
+        """What the copy menu offers: name and text."""
+        return [(self.TITLE, self.copied())]
+
+    def exported(self, view: View) -> Sequence[object]:  # noqa: ARG002
+        """The rows of the view as csv has them: structs of one kind; none where it has no rows."""
+        return ()
+
+    def off(self, key: str) -> str | None:
+        """Why a key does nothing here now; None when it works."""
+        if key == "frame.filter" and self.FIELDS is None:
+            return "there is no list to filter here"
+        if key in ("frame.copy", "frame.copy_menu") and not self.copied():
+            return "nothing is selected"
+        if key == "time.signals" and self.at() is None:
+            return "nothing with a time is selected"
+        if key == "frame.export" and self.view is None:
+            return "nothing is shown yet"
+        return None
+
+    def at(self) -> datetime | None:
+        """The time of what is selected, for `T`."""
+        return None
+
+    def filtered(self, text: str) -> None:
+        """Takes a filter that was typed and is right by the grammar."""
+        self.filter_text = text
+        self.asked()
+        self.redraw_frame()
+
+    def stepped(self, by: int) -> bool:  # noqa: ARG002
+        """Goes along this screen's own sequence, such as turns; False where time is its sequence."""
+        return False
+
+    def wants(self, ask: msgspec.Struct) -> bool:
+        """Whether a view that answers this ask is still to be shown."""
+        own = self.ask()
+        return ask == own or (isinstance(ask, Ask) and isinstance(own, Ask) and ask.selected == own.selected)
+
+    def resized(self, form: Form) -> None:
+        """Told when the layout changes."""
+
+    @property
+    def frame(self) -> FrameApp:
+        """The application."""
+        return cast(FrameApp, self.app)
+
+    @property
+    def palette(self) -> Palette:
+        """Glyphs and styles of this terminal."""
+        return self.frame.palette
+
+    @property
+    def form(self) -> Form:
+        """The layout for the terminal's size."""
+        return form_of(*self.app.size)
+
+    def asked(self) -> None:
+        """Asks the feed for what is wanted now."""
+        self.frame.ask_for(self)
+
+    def open(self, topic: str, **arguments: object) -> None:
+        """Opens a topic's screen on top of this one."""
+        self.frame.open(topic, **arguments)
+
+    def say(self, text: str) -> None:
+        """A remark in the row of crumbs, for some seconds."""
+        self._said = text
+        self.set_class(True, "-said")
+        self.set_timer(SAID_S, lambda: self._unsay(text))
+        self.redraw_frame()
+
+    def compose(self) -> ComposeResult:
+        """Head, body, crumbs and hints."""
+        yield Row(id="one_line")
+        yield head.HeadRow(id="head")
+        yield Row(id="tabs")
+        yield Row(id="sentence")
+        yield head.HeadRow(id="banner")
+        with Vertical(id="body"):
+            yield from self.compose_body()
+        yield Row(id="crumbs")
+        yield Row(id="hints")
+        yield TypingRow(self._completed, id="typing")
+
+    def received(self, view: View) -> None:
+        """A view of its topic was built."""
+        self.view = view
+        self.show(view)
+        self.redraw_frame()
+
+    def redraw_frame(self) -> None:
+        """Draws the rows around the body again."""
+        if not self.is_mounted or not self.query("#hints"):
+            return
+        facts, form = self.frame.facts(), self.form
+        said = self.palette.said
+        self.query_one("#head", Row).set(head.head_parts(facts, form))
+        self.query_one("#tabs", Row).set(head.tab_parts(facts, self.frame.tab, form))
+        sentence = self.sentence(self.view) if self.view is not None else ""
+        self.query_one("#sentence", Row).set([Part(f" {sentence}", self.palette.bold)])
+        banner = head.banner_parts(facts)
+        self.query_one("#banner", Row).set(banner)
+        self.set_class(bool(banner), "-banner")
+        self.query_one("#one_line", Row).set(head.one_line(facts, sentence))
+        crumbs = [Part(f" {self._said}", self.palette.reverse)] if self._said else [Part(" " + self.frame.crumbs())]
+        self.query_one("#crumbs", Row).set([part._replace(text=said(part.text)) for part in crumbs])
+        self.query_one("#hints", Row).set(self._hints())
+
+    def _hints(self) -> list[Part]:
+        """Keys and what they do; one that is off stands in brackets, and help always has its place."""
+        wide = self.form == "full"
+        ids = list(dict.fromkeys([*self.HINTS, "frame.back"]))
+        helped = self._hint("frame.help", " ")._replace(right=True)
+        parts, left = [Part(" ")], self.size.width - 1 - cell_len(helped.text)
+        for identity in ids:
+            hint = self._hint(identity, "  " if wide else " ")
+            left -= cell_len(hint.text)
+            if left >= 0:
+                parts.append(hint)
+        return [*parts, helped]
+
+    def _hint(self, identity: str, after: str) -> Part:
+        letters = self.frame.keys.get(identity, BY_ID[identity].keys)
+        shown = f"{key_text(letters.split(',')[0], ascii_only=self.palette.ascii)} {BY_ID[identity].label}"
+        if self.off(identity) is not None:
+            return Part(f"({shown}){after}", self.palette.dim)
+        return Part(f"{shown}{after}")
+
+    def _unsay(self, text: str) -> None:
+        if self._said == text:
+            self._said = ""
+            self.set_class(False, "-said")
+            self.redraw_frame()
+
+    def on_screen_resume(self) -> None:
+        """Asks again: a hidden screen asks nothing."""
+        self.asked()
+        self.redraw_frame()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Takes the layout for the size."""
+        form = form_of(*event.size)
+        for name in ("full", "normal", "small", "line"):
+            self.set_class(name == form, f"-{name}")
+        self.resized(form)
+        self.call_after_refresh(self.redraw_frame)
+
+    async def action_guarded(self, key: str, action: str) -> None:
+        """Runs the action, or says why its key is off."""
+        if reason := self.off(key):
+            self.say(f"{BY_ID[key].label} is off: {reason}")
+            return
+        await self.app.run_action(action, self)
+
+    def action_back(self) -> None:
+        """Back one layer: first the filter goes, then the screen."""
+        if self.filter_text:
+            self.filtered("")
+        else:
+            self.frame.back()
+
+    def action_step(self, by: int) -> None:
+        """Along this screen's sequence, or through time."""
+        if not self.stepped(by):
+            self.frame.feed.step(by)
+
+    def action_signals_then(self) -> None:
+        """The signals at the time of what is selected."""
+        at = self.at()
+        assert at is not None
+        self.frame.feed.seek(at)
+        self.frame.open_tab("signals")
+
+    def action_focus_pane(self, by: int) -> None:
+        """The next pane of the body, or the one before."""
+        panes = [pane for pane in self.query("#body *") if pane.focusable]
+        if panes:
+            here = panes.index(self.focused) + by if self.focused in panes else 0
+            panes[here % len(panes)].focus()
+
+    def action_help(self) -> None:
+        """The keys that do something here."""
+        remark = " Shift-drag selects text while the console has the mouse; M hands it over"
+        rows = key_rows(self, self.off, ascii_only=self.palette.ascii)
+        self.app.push_screen(HelpScreen(rows, remark), self._run_key)
+
+    def action_command(self, text: str = "") -> None:
+        """Begins a command line."""
+        self._type(":", text)
+
+    def action_filter(self) -> None:
+        """Begins a filter, with the one that holds."""
+        self._type("/", self.filter_text)
+
+    def action_copy(self) -> None:
+        """Copies the focused thing."""
+        self.frame.copy(self.copied())
+
+    def action_copy_menu(self) -> None:
+        """Offers what can be copied."""
+        self.app.push_screen(CopyMenu(self.copies()), self._copy_chosen)
+
+    def action_export(self) -> None:
+        """Begins the command that writes this view."""
+        self.action_command(f"export json {file_name(self.TOPIC, self.frame.facts().status.at, 'json')}")
+
+    def on_typing_row_entered(self, event: TypingRow.Entered) -> None:
+        """A command or a filter was given: done, or said what is wrong while it stays to be mended."""
+        event.stop()
+        try:
+            if event.prefix == "/" and self.FIELDS is not None:
+                read_filter(event.text, self.FIELDS)
+                self._end_typing()
+                self.filtered(event.text.strip())
+            else:
+                self._end_typing()
+                self.frame.obey(event.text)
+        except FilterError as error:
+            self._point(error)
+
+    def on_typing_row_changed(self, event: TypingRow.Changed) -> None:
+        """A filter is tried while it is typed."""
+        event.stop()
+        self._said = ""
+        if event.prefix == "/" and self.FIELDS is not None:
+            try:
+                read_filter(event.text, self.FIELDS)
+            except FilterError as error:
+                self._point(error)
+                return
+        self.redraw_frame()
+
+    def on_typing_row_left(self, event: TypingRow.Left) -> None:
+        """Nothing was given."""
+        event.stop()
+        self._said = ""
+        self._end_typing()
+
+    def _type(self, prefix: str, text: str) -> None:
+        self._before_typing = self.focused
+        self.add_class("-typing")
+        self.query_one(TypingRow).open(prefix, text)
+
+    def _end_typing(self) -> None:
+        self.query_one(TypingRow).close()
+        self.remove_class("-typing")
+        self.set_focus(self._before_typing)
+        self.redraw_frame()
+
+    def _point(self, error: FilterError) -> None:
+        """Shows the error above the column where it is; the line begins in column 2."""
+        mark, text = self.palette.mark("down"), str(error)
+        at = error.column + 2
+        left = at + 2 + len(text) > self.size.width and len(text) < at - 1
+        self._said = f"{text} {mark}".rjust(at) if left else f"{' ' * (at - 1)}{mark} {text}"
+        self.redraw_frame()
+
+    def _completed(self, prefix: str, line: str) -> str | None:
+        if prefix == ":":
+            return completed(line)
+        word = line.rpartition(" ")[2].lstrip("!")
+        fits = [name for name in self.FIELDS or {} if name.startswith(word)] if word else []
+        return f"{line[: len(line) - len(word)]}{fits[0]}:" if fits else None
+
+    async def _run_key(self, row: KeyRow | None) -> None:
+        if row is not None:
+            await self.app.run_action(row.action, row.node)
+
+    def _copy_chosen(self, text: str | None) -> None:
+        if text is not None:
+            self.frame.copy(text)

@@ -1,0 +1,91 @@
+"""Opens what is watched: a store or a log, with the process that reads its tokens."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from console.watch.options import Options
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from console.watch.app import WatchApp
+    from console.watch.held import Held
+    from console.watch.source.source import Source
+    from console.watch.topic import Topic
+
+
+def open_source(options: Options, *, tokens: bool = True) -> "Source":
+    """Loads what reading needs, so it is called in the reading thread. `tokens` starts the process that reads them."""
+    from checks.readers.native_store import is_store
+    from console.watch.source.log_source import LogSource
+    from console.watch.source.store_source import StoreSource
+    from console.watch.source.token_news import Order
+    from console.watch.source.token_process import TokenProcess
+
+    order = Order(
+        path=str(options.path),
+        reads=options.reads,
+        tokenizer=None if options.tokenizer is None else str(options.tokenizer.absolute()),
+        window_s=options.window_s,
+        window_turns=options.window_turns,
+    )
+    reading = TokenProcess(order) if tokens else None
+    if options.reads is None and is_store(options.path):
+        return StoreSource(options.path, tokens=reading)
+    return LogSource(options.path, reads=options.reads, tokens=reading)
+
+
+def opened_app(options: Options) -> "WatchApp":
+    """The console for a terminal. The frame first: what reading and the views need is loaded in threads behind it."""
+    from console.watch.app import WatchApp
+    from console.watch.feed import Feed
+    from console.watch.widgets.palette import Palette
+
+    if options.keymap is not None:
+        from console.watch.frame.keymap import read_keymap
+
+        keymap = read_keymap(options.keymap)
+    else:
+        keymap = None
+    if options.rw:
+        from console.watch.acting import Acting
+
+        acting = Acting(options.path, config=options.config)
+    else:
+        acting = None
+    feed = Feed(
+        lambda: open_source(options),
+        interval_s=options.interval_s,
+        at=None if options.at is None else partial(_time_meant, options),
+        within=None if options.window_s is None and options.window_turns is None else partial(_within, options),
+    )
+    return WatchApp(
+        feed,
+        partial(_topics, options),
+        palette=Palette(options.color, ascii=options.ascii),
+        adapter=options.adapter,
+        acting=acting,
+        keymap=keymap,
+        mouse=options.mouse,
+    )
+
+
+def _topics(options: Options) -> "Mapping[str, Topic[Any]]":
+    from console.watch.topics import topics
+
+    return topics(options)
+
+
+def _time_meant(options: Options, held: "Held") -> "datetime":
+    from console.watch.opening_time import time_meant
+
+    assert options.at is not None
+    return time_meant(options.at, held, options.adapter)
+
+
+def _within(options: Options, held: "Held", now: "datetime") -> "Held":
+    from checks.readers.store_window import Window
+    from console.watch.windowed import held_within
+
+    return held_within(held, Window(options.window_s, options.window_turns), now)

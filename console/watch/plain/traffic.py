@@ -1,0 +1,83 @@
+"""The traffic as lines."""
+
+from collector.terminal_text import terminal_safe
+from console.watch.frame.head import age
+from console.watch.plain.table_lines import cut
+from console.watch.views.traffic import Numbers, TrafficView
+from console.watch.views.traffic_numbers import BUCKET_S, Delay, Stage
+from console.watch.views.trajectories import TrajectoryRow
+
+MISSING = "n/d"
+
+
+def plain_traffic(view: TrafficView, width: int) -> list[str]:
+    """The numbers, the way to the trainer, the tenants, and the sessions in the window."""
+    numbers = view.numbers
+    lines = [summary(numbers), feedback_line(numbers), f"first token: {delay_text(numbers.first_token)}"]
+    lines += ["the way to the trainer:", *(f"  {stage_text(one, numbers.stages[0])}" for one in numbers.stages)]
+    lines += [f"  {one.turns} turns not used: {one.reason} ({one.meaning})" for one in numbers.reasons]
+    lines += [f"  {one.turns} turns never trained on: purpose {one.how}" for one in numbers.untrained]
+    lines += [f"  {one.turns} turns did not reach their end: {one.how}" for one in numbers.failures]
+    for one in numbers.tenants:
+        tokens = MISSING if one.tokens is None else f"{one.tokens:,}"
+        counts = f"{one.sessions} sessions, {one.turns} turns, {tokens} tokens sampled"
+        lines.append(
+            f"tenant {terminal_safe(one.tenant)}: {counts}, {one.answered} answered, {one.trainable} trainable"
+        )
+    lines.append(f"sessions {view.first + 1 if view.rows else 0} to {view.first + len(view.rows)} of {view.total}:")
+    return [*lines, *(cut(f"  {session_text(row)}", max(width, 80)) for row in view.rows)]
+
+
+def summary(numbers: Numbers) -> str:
+    """How much there is and how fast it comes."""
+    whole = numbers.pace[:-1]
+    per_minute = f"{sum(whole[-5:]) / len(whole[-5:]) * 60 / BUCKET_S:.3g}" if whole else MISSING
+    return (
+        f"sessions {numbers.sessions:,}, {numbers.active:,} active   turns {numbers.turns:,}, {per_minute} a minute   "
+        f"feedback on {share(numbers.answered, numbers.sessions)}"
+    )
+
+
+def feedback_line(numbers: Numbers) -> str:
+    """What was judged, and how late."""
+    seen = numbers.feedback
+    replaced = f", {seen.replaced} replaced" if seen.replaced else ""
+    values = f"{seen.good} above 0, {seen.bad} not{replaced}"
+    return f"feedback {seen.judgements:,} judgements ({values})   delay {delay_text(seen.delay)}"
+
+
+def delay_text(delay: Delay) -> str:
+    """A distribution in two numbers."""
+    if delay.p50_s is None or delay.p95_s is None:
+        return MISSING
+    return f"p50 {time_text(delay.p50_s)}, p95 {time_text(delay.p95_s)}"
+
+
+def time_text(seconds: float) -> str:
+    """A time, in milliseconds where it is short."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else age(seconds)
+
+
+def stage_text(stage: Stage, first: Stage) -> str:
+    """One stage, against the first."""
+    return f"{stage.name:<10} {stage.turns:>7,} turns {stage.sessions:>6,} sessions  {share(stage.turns, first.turns)}"
+
+
+def share(part: int, whole: int) -> str:
+    """A share in percent; of nothing there is none."""
+    return f"{100 * part / whole:.1f} %" if whole else MISSING
+
+
+def session_text(row: TrajectoryRow) -> str:
+    """One session: what it was, and what was said of it."""
+    reward = MISSING if row.reward is None else reward_text(row.reward, 3)
+    tokens = MISSING if row.tokens is None else f"{row.tokens}"
+    last = MISSING if row.last_at is None else f"{row.last_at:%H:%M:%SZ}"
+    breaks = MISSING if row.breaks is None else f"{row.breaks} breaks"
+    words = (row.session_id, row.served or MISSING, f"{row.turns} turns", f"{tokens} tokens", last, breaks)
+    return terminal_safe("  ".join([*words, f"feedback {row.feedback or MISSING}", f"reward {reward}"]))
+
+
+def reward_text(reward: float, digits: int) -> str:
+    """A reward with its sign, which 0 has not."""
+    return f"{reward:+.{digits}g}" if reward else "0"

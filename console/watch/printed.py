@@ -1,0 +1,112 @@
+"""One screen as text or JSON, for scripts and screen readers: the same views, printed once."""
+
+import importlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from checks.readers.store_window import Window
+from collector.errors import UserError
+from collector.terminal_text import terminal_safe
+from console.watch.held import Held
+from console.watch.opened import open_source
+from console.watch.opening_time import time_meant
+from console.watch.options import Options
+from console.watch.source.source import Source
+from console.watch.topic import Ask
+from console.watch.topics import topics
+from console.watch.views.logs import LogsAsk
+from console.watch.views.prefix_diff import PrefixDiffAsk
+from console.watch.views.retok_diff import RetokDiffAsk
+from console.watch.views.signals import SignalsAsk
+from console.watch.views.token import TokenAsk
+from console.watch.views.turn import TurnAsk
+from console.watch.windowed import held_within
+
+WITHOUT_TOKENS = ("traffic", "adapters", "logs")
+"""Screens that show nothing that only the tokens tell."""
+PLACED = ("turn", "token", "prefix_diff", "retok_diff")
+"""Screens of one session, or of one turn of it."""
+_LOOK_S = 0.05
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Which session, turn and token a screen below the tabs is of."""
+
+    session: str | None = None
+    turn: int | None = None
+    token: int | None = None
+
+
+def printed(options: Options, screen: str, place: Place, *, rows: int, width: int | None) -> str:
+    """The screen in lines of `width`, or as JSON where it is None."""
+    topic, ask = topics(options)[screen], ask_of(screen, place, options, rows)
+    source = open_source(options, tokens=screen not in WITHOUT_TOKENS)
+    try:
+        held = shown(whole(source, screen not in WITHOUT_TOKENS), options)
+        _refuse_unknown(options.adapter, held)
+        view = topic.build(held, ask, source.log)
+    finally:
+        source.close()
+    return msgspec.json.encode(view).decode() if width is None else "\n".join(_lines(screen, view, width))
+
+
+def whole(source: Source, tokens: bool) -> Held:
+    """What the source holds, once its tokens were read too."""
+    held: Held | None = None
+    while True:
+        held = source.poll() or held
+        if held is not None and (not tokens or held.tokens.share == 1 or held.tokens.error is not None):
+            return held
+        time.sleep(_LOOK_S)
+
+
+def shown(held: Held, options: Options) -> Held:
+    """At the time and in the window that were asked for."""
+    now = datetime.now(UTC)
+    if options.at is not None:
+        now = time_meant(options.at, held, options.adapter)
+        held = held.until(now)
+    window = Window(options.window_s, options.window_turns)
+    return held if window == Window() else held_within(held, window, now)
+
+
+def _refuse_unknown(adapter: str | None, held: Held) -> None:
+    """An adapter that no record names would be shown as one without any data."""
+    known = {name for frame in (held.turns, held.steps, held.evals) for name in frame["adapter"].unique() if name}
+    known |= {each.adapter for each in (held.registry.adapters if held.registry is not None else ())}
+    if adapter is not None and known and adapter not in known:
+        raise UserError(f"no record is of the adapter {adapter!r}, expected {', '.join(sorted(known))}")
+
+
+def ask_of(screen: str, place: Place, options: Options, rows: int) -> msgspec.Struct:
+    """The topic's own ask, filled with what the command line says of it."""
+    adapter = options.adapter
+    if screen == "signals":
+        return SignalsAsk(adapter=adapter, count=rows)
+    if screen == "logs":
+        return LogsAsk(adapter=adapter, count=rows)
+    if screen not in PLACED:
+        return Ask(adapter=adapter, count=rows)
+    session, turn = place.session, place.turn
+    if session is None:
+        raise UserError(f"{screen} is of one session: give --session ID")
+    if screen == "turn":
+        return TurnAsk(adapter=adapter, count=rows, session_id=session, turn=turn)
+    if turn is None:
+        raise UserError(f"{screen} is of one turn: give --turn N beside --session")
+    if screen == "token":
+        return TokenAsk(adapter=adapter, count=rows, session_id=session, turn=turn, token_index=place.token)
+    ask = PrefixDiffAsk if screen == "prefix_diff" else RetokDiffAsk
+    return ask(adapter=adapter, count=rows, session_id=session, turn=turn)
+
+
+# Any: the plain twin of a view takes that view.
+def _lines(screen: str, view: Any, width: int) -> list[str]:
+    plain: Callable[[Any, int], list[str]] = getattr(
+        importlib.import_module(f"console.watch.plain.{screen}"), f"plain_{screen}"
+    )
+    return [terminal_safe(line) for line in plain(view, width)]

@@ -1,0 +1,212 @@
+"""The home screen: which signal moved first, the eight lanes, alerts and the newest events."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, cast
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from console.watch.frame.keys import bound
+from console.watch.frame.reflow import Form
+from console.watch.frame.row import Part
+from console.watch.plain.alert_text import limit_text, scope_text, severity_word, state_word, value_text
+from console.watch.plain.signals import first_mover_text, lane_lines, log_text, tokens_text, untrainable_text
+from console.watch.screens.alert_screen import AlertScreen
+from console.watch.topic import View
+from console.watch.views.alert_lines import AlertLine
+from console.watch.views.lane import Lane
+from console.watch.views.place import place_text
+from console.watch.views.signal_lanes import Order, ordered
+from console.watch.views.signals import SHOWN_STEPS, SignalsAsk, SignalsView
+from console.watch.widgets.lanes import SignalLanes
+from console.watch.widgets.text_rows import TextRows
+
+ROWS: dict[Form, int] = {"full": 8, "normal": 6, "small": 0, "line": 0}
+"""Rows under the lanes: a rule, alerts, log."""
+ALERTS = 3
+"""Alerts that stand there at most."""
+
+
+class SignalsScreen(AlertScreen):
+    """One adapter's lanes; left and right go to the next adapter."""
+
+    TOPIC = "signals"
+    TITLE = "Signals"
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "open",
+        "list.order",
+        "list.faults",
+        "alerts.acknowledge",
+        "alerts.silence",
+        "time.pause",
+        "time.previous",
+        "time.next",
+        "time.goto",
+        "frame.copy",
+        "frame.export",
+        "frame.quit",
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("list.order", "turn_order"),
+        bound("list.faults", "faults"),
+        bound("move.left", "adapter(-1)"),
+        bound("move.right", "adapter(1)"),
+    ]
+    DEFAULT_CSS = """
+    SignalsScreen #under { height: 8; }
+    SignalsScreen.-normal #under { height: 6; }
+    SignalsScreen.-small #under { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adapter: str | None = None
+        self._order: Order = "onset"
+        self._faults = False
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Lanes, and below them alerts and log."""
+        yield SignalLanes(self.palette, id="lanes")
+        under = TextRows(id="under")
+        under.can_focus = False
+        yield under
+
+    def ask(self) -> SignalsAsk:
+        """The adapter of this console, else the one gone to."""
+        return SignalsAsk(adapter=self._adapter or self.frame.adapter, steps=SHOWN_STEPS)
+
+    def show(self, view: View) -> None:
+        """Draws lanes, alerts and log."""
+        signals = cast(SignalsView, view)
+        lanes = ordered(signals.lanes, self._order)
+        if self._faults:
+            lanes = tuple(lane for lane in lanes if lane.state != "ok" or lane.onset is not None)
+        self.query_one(SignalLanes).set(lanes, signals.axis)
+        self.query_one("#under", TextRows).set(self._under(signals))
+
+    def resized(self, form: Form) -> None:  # noqa: ARG002
+        """Another number of rows under the lanes."""
+        if isinstance(self.view, SignalsView):
+            self.show(self.view)
+
+    def sentence(self, view: View) -> str:
+        """What moved first, of which adapter."""
+        signals = cast(SignalsView, view)
+        said = self.palette.said(first_mover_text(signals, short=self.form != "full"))
+        if len(signals.adapters) < 2:
+            return said
+        names = [each.adapter for each in signals.adapters]
+        place = names.index(signals.adapter) + 1 if signals.adapter in names else 0
+        return f"{signals.adapter} {place}/{len(names)}  {said}"
+
+    def crumb(self) -> str:
+        """The lane that is chosen."""
+        lane = self._lane()
+        return "signals" if lane is None else f"signals › {lane.label}"
+
+    def copied(self) -> str:
+        """The lane and what its check says."""
+        lane = self._lane()
+        return "" if lane is None else "\n".join(lane_lines(lane))
+
+    def copies(self) -> Sequence[tuple[str, str]]:
+        """The lane, the sentence, the place of the worst fault."""
+        lane, view = self._lane(), self.view
+        found = [("lane", self.copied())]
+        if isinstance(view, SignalsView):
+            found.append(("first mover", first_mover_text(view)))
+        if lane is not None and lane.place is not None:
+            found.append(("worst fault", place_text(lane.place, short=False)))
+        return found
+
+    def exported(self, view: View) -> Sequence[object]:
+        """The lanes."""
+        return cast(SignalsView, view).lanes
+
+    def selected_alert(self) -> AlertLine | None:
+        """The gravest alert of the chosen lane's check."""
+        lane, view = self._lane(), self.view
+        if lane is None or not isinstance(view, SignalsView):
+            return None
+        return next((line for line in view.alerts if line.check == lane.check), None)
+
+    def on_signal_lanes_lane_highlighted(self, _: SignalLanes.LaneHighlighted) -> None:
+        """The crumbs and the keys that are on follow the lane."""
+        self.redraw_frame()
+
+    def on_signal_lanes_lane_selected(self, _: SignalLanes.LaneSelected) -> None:
+        """To the worst fault of the lane: of its alert, else of what its check finds."""
+        lane = self._lane()
+        if lane is None:
+            return
+        alert = self.selected_alert()
+        alarmed = alert.place if alert is not None and alert.alarming else None
+        place = lane.place if alarmed is None or alarmed.session_id is None else alarmed
+        self.go_to(place, lane.check)
+
+    def action_turn_order(self) -> None:
+        """By onset, or in the fixed order."""
+        self._order = "fixed" if self._order == "onset" else "onset"
+        self.say("in the fixed order" if self._order == "fixed" else "by onset")
+        self._again()
+
+    def action_faults(self) -> None:
+        """Only lanes that moved or are not ok, or all."""
+        self._faults = not self._faults
+        self.say("only lanes that moved or are not ok" if self._faults else "all lanes")
+        self._again()
+
+    def action_adapter(self, by: int) -> None:
+        """The next adapter."""
+        view = self.view
+        if not isinstance(view, SignalsView) or len(view.adapters) < 2:
+            self.say("there is one adapter only")
+            return
+        names = [each.adapter for each in view.adapters]
+        at = names.index(view.adapter) if view.adapter in names else 0
+        self._adapter = names[(at + by) % len(names)]
+        self.asked()
+
+    def _again(self) -> None:
+        if self.view is not None:
+            self.show(self.view)
+
+    def _lane(self) -> Lane | None:
+        return self.query_one(SignalLanes).selected if self.is_mounted and self.query(SignalLanes) else None
+
+    def _under(self, view: SignalsView) -> list[list[Part]]:
+        """A rule that says what cannot be trained, the gravest alerts, and the newest events."""
+        room = ROWS[self.form] - 1
+        if room < 1:
+            return []
+        rows = [[self._rule(view)]]
+        alerts = view.alerts[: min(ALERTS, room - 1)]
+        rows += [self._alert(line) for line in alerts]
+        if not alerts:
+            rows.append([Part("   no alert is raised", self.palette.dim)])
+        left = room + 1 - len(rows)
+        return rows + [[Part(f" {self.palette.said(log_text(line))}")] for line in view.log[-left:]]
+
+    def _rule(self, view: SignalsView) -> Part:
+        rule = self.palette.mark("rule")
+        short = self.app.size.width < 100
+        window = "" if view.window is None else f"over {view.window}"
+        told = (window, untrainable_text(view.untrainable), tokens_text(view, short=short))
+        said = " ┊ ".join(each for each in told if each)
+        text = f"{rule} alerts {rule} {said} "
+        width = self.app.size.width
+        return Part(self.palette.said(text) + rule * max(0, width - len(text)), self.palette.dim)
+
+    def _alert(self, line: AlertLine) -> list[Part]:
+        palette = self.palette
+        number = f"{value_text(line):>7} {limit_text(line):<8}"
+        scope = f"{scope_text(line):<18} " if self.app.size.width >= 100 else ""
+        parts = f"{line.rule:<18} {number} {scope}{place_text(line.place)}"
+        return [
+            Part(" "),
+            Part(
+                f"{palette.glyph(line.state)} {severity_word(line):<4} {state_word(line):<10}",
+                palette.style(line.state),
+            ),
+            Part(" " + palette.said(parts)),
+        ]

@@ -1,0 +1,46 @@
+"""A table that grows at its end without being copied each time."""
+
+import polars as pl
+
+from console.watch.held import TABLES
+from console.watch.holding import fitted
+
+_PIECES = 64
+"""Most pieces at the end before they become one."""
+
+
+class GrowingTable:
+    """Pieces of one table in the order they came."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pieces: list[pl.DataFrame] = []
+        self._frame: pl.DataFrame | None = None
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Adds rows at the end."""
+        if rows.is_empty():
+            return
+        self._pieces.append(fitted(rows, self._name))
+        self._frame = None
+        if len(self._pieces) > _PIECES:
+            self._join()
+
+    def frame(self) -> pl.DataFrame:
+        """All of it."""
+        if self._frame is None:
+            pieces = self._pieces or [pl.DataFrame(schema=dict(TABLES[self._name]))]
+            self._frame = pl.concat(pieces, rechunk=False)
+        return self._frame
+
+    def replace(self, frame: pl.DataFrame) -> None:
+        """The same rows with other values."""
+        whole = frame.rechunk() if frame.n_chunks() > _PIECES else frame
+        self._pieces, self._frame = [whole], whole
+
+    def _join(self) -> None:
+        """Makes the small pieces one; the large one before them is taken in when they have grown to a fourth of it."""
+        first, *rest = self._pieces
+        small = pl.concat(rest, rechunk=True)
+        grown = 4 * small.height >= first.height
+        self._pieces = [pl.concat([first, small], rechunk=True)] if grown else [first, small]

@@ -1,0 +1,22 @@
+"""What reads the tokens beside the feed, and what it has found so far."""
+
+from typing import Protocol
+
+from console.watch.held import Tokens
+
+
+class TokenReading(Protocol):
+    """Reads all tokens of what is watched, in its own time; used by the reading thread."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """What was found so far."""
+        ...
+
+    def poll(self) -> bool:
+        """Whether there is more than at the last call; never waits."""
+        ...
+
+    def close(self) -> None:
+        """Ends it."""
+        ...

@@ -1,0 +1,81 @@
+"""How the console stands to what it reads: live or not, how old it is, and what is wrong."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from console.watch.reading import Reading
+
+State = Literal["reading", "live", "paused", "replay", "stale", "disconnected", "no_data", "finished"]
+STORE = "store"
+"""Format of what is followed; any other is a log."""
+STALE_S = 60.0
+"""Nothing new for this long is stale."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What row 1 of every screen says; each state looks different there."""
+
+    state: State
+    """`reading`: nothing was read yet. `live`: what is shown is the newest. `paused`: the view stands still, reading
+    goes on. `replay`: as it stood at `at`. `stale`: nothing new for a while. `disconnected`: the last read failed.
+    `no_data`: read, and there is no record in it. `finished`: a log, which was read whole and is not followed."""
+    at: datetime | None = None
+    """The time that is shown: of the newest record, or of the replay; None before the first read and without data."""
+    lag_s: float | None = None
+    """How old the newest record is, seconds; None without one."""
+    behind_s: float | None = None
+    """Paused or in replay: how much newer the newest record is than what is shown, seconds."""
+    error: str | None = None
+    """Why it is disconnected, or why it is not at the time that was asked for, in one line."""
+    retry_in_s: float | None = None
+    """Disconnected: seconds until the next try."""
+
+
+def status_of(
+    reading: "Reading", mode: Literal["live", "paused", "replay"], shown: datetime | None, now: datetime
+) -> Status:
+    """`shown` is the time that a pause or a replay stands at."""
+    newest = None if reading.held is None else reading.held.newest_at
+    lag = None if newest is None else max(0.0, (now - newest).total_seconds())
+    behind = None if newest is None or shown is None else max(0.0, (newest - shown).total_seconds())
+    state: State = mode
+    retry = None
+    if reading.error is not None:
+        state = "disconnected"
+        retry = None if reading.retry_at is None else max(0.0, (reading.retry_at - now).total_seconds())
+    elif reading.held is None:
+        state = "reading"
+    elif mode == "live" and reading.held.is_empty:
+        state = "no_data"
+    elif mode == "live" and reading.held.source.format != STORE:
+        state = "finished"
+    elif mode == "live" and lag is not None and lag > STALE_S:
+        state = "stale"
+    at = newest if mode == "live" else shown
+    return Status(
+        state=state,
+        at=at,
+        lag_s=lag,
+        behind_s=None if mode == "live" else behind,
+        error=reading.error,
+        retry_in_s=retry,
+    )
+
+
+def worth_telling(before: Status, now: Status) -> bool:
+    """Whether a screen should be drawn for it: ages are told ever more rarely the older they are."""
+    if (before.state, before.at, before.error) != (now.state, now.at, now.error):
+        return True
+    if (before.retry_in_s is None) != (now.retry_in_s is None):
+        return True
+    retried = before.retry_in_s is not None and now.retry_in_s is not None and now.retry_in_s > before.retry_in_s
+    return retried or _aged(before.lag_s, now.lag_s) or _aged(before.behind_s, now.behind_s)
+
+
+def _aged(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) >= max(1.0, 0.1 * now)

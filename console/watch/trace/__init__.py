@@ -1,0 +1,1 @@
+"""From a session to its turns to single tokens: what the console's drill-down draws, without a terminal."""

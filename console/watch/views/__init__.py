@@ -1,0 +1,1 @@
+"""What each screen shows, as records: made from what is held, without a terminal."""

@@ -1,0 +1,138 @@
+"""The eight signals' findings, series and ranking: what `roundhouse check` says of what is held."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from checks.check import Check
+from checks.finding import Finding
+from checks.measure import MeasureType, Tools
+from checks.measures.entropies import Entropies
+from checks.measures.importance_weights import ImportanceWeights
+from checks.measures.parts import narrowed
+from checks.measures.token_lags import TokenLags
+from checks.ranking import Ranked, rank_signals, timed
+from checks.signals import signal_series
+from checks.suite import CHECKS
+from console.watch.held import Held
+from console.watch.kept import Kept
+
+CHECK_OF = {
+    "max_w": "importance-weight",
+    "staleness": "staleness",
+    "stall": "stall-time",
+    "mfu": "mfu",
+    "reward_eval_gap": "reward-eval-gap",
+    "pass_at_k": "pass-at-k",
+    "entropy": "entropy",
+    "grad_norm": "grad-norm",
+}
+"""Signal to the check that grades it."""
+Thresholds = Mapping[str, Mapping[str, float]]
+"""Check to argument to value, as `roundhouse check` takes them."""
+_GRADING = {check.name: check for check in CHECKS if check.name in CHECK_OF.values()}
+_MEASURES = (ImportanceWeights, TokenLags, Entropies)
+_TABLES = ("turns", "rewards", "steps", "evals", "spans", "versions")
+Frames = dict[str, pl.DataFrame]
+
+
+class SignalFindings(NamedTuple):
+    """What the checks say."""
+
+    findings: Mapping[str, Finding]
+    """Check to what it found over everything held."""
+    series: pl.DataFrame
+    """As `signal_series` gives it."""
+    ranked: tuple[Ranked, ...]
+    """The adapters, each with its signals ranked and timed."""
+    frames: Frames
+    """What it was made from, by the names that checks use."""
+    tokens_share: float | None
+    """How much of the turns the numbers of tokens are of; None: they are the trainer's own."""
+
+
+class SignalChecks:
+    """Runs the checks of the eight signals; nothing is run twice over the same frames."""
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self.thresholds = thresholds or {}
+        self._whole: Kept[SignalFindings] = Kept()
+        self._last_series: pl.DataFrame | None = None
+        self._ranked: Kept[tuple[Ranked, ...]] = Kept()
+        self._graded: dict[tuple[str, bool], Kept[Finding]] = {}
+
+    def findings(self, held: Held) -> SignalFindings:
+        """Over everything held. New turns that nobody trained on change none of it."""
+        trained = held.turns.height - held.turns["trainer_step"].null_count()
+        rewarded = held.turns.height - held.turns["reward"].null_count()
+        tables = (held.steps, held.rewards, held.evals, held.spans, held.versions)
+        tokens = (held.tokens.weights, held.tokens.lags, held.tokens.entropies, held.tokens.signals, held.tokens.share)
+        return self._whole.of((*tables, *tokens, trained, rewarded), lambda: self._all(held))
+
+    def of_adapter(self, held: Held, adapter: str | None) -> Mapping[str, Finding]:
+        """Over one adapter; over everything where there is one only."""
+        whole = self.findings(held)
+        if whole.series["adapter"].n_unique() < 2:
+            return whole.findings
+        return self._found(whole.frames, adapter, narrow=True)
+
+    def _all(self, held: Held) -> SignalFindings:
+        frames: Frames = {name: getattr(held, name) for name in _TABLES}
+        told = (held.tokens.weights, held.tokens.lags, held.tokens.entropies)
+        for kind, frame in zip(_MEASURES, told, strict=True):
+            frames[kind.name] = frame if frame.width else _unread(kind)
+        series = self._same(signal_series(*(frames[name] for name in _TABLES), tokens=held.tokens.signals))
+        ranked = self._ranked.of((series, held.steps), lambda: self._rank(series, held.steps))
+        return SignalFindings(self._found(frames, None, narrow=False), series, ranked, frames, held.tokens.share)
+
+    def _same(self, series: pl.DataFrame) -> pl.DataFrame:
+        """The series made before, where the new one says the same: what hangs on it is then still right."""
+        before = self._last_series
+        if before is None or not before.equals(series):
+            self._last_series = before = series
+        return before
+
+    def _rank(self, series: pl.DataFrame, steps: pl.DataFrame) -> tuple[Ranked, ...]:
+        strict: dict[str, Any] = dict(self.thresholds.get("first-mover", {}))
+        return timed(rank_signals(series, **strict), series, steps)
+
+    def _found(self, frames: Frames, adapter: str | None, *, narrow: bool) -> Mapping[str, Finding]:
+        """Each check's finding, made again where one of its own frames is another."""
+        found: dict[str, Finding] = {}
+        for name, check in _GRADING.items():
+            given = [frames[each] for each in check.frames]
+            kept = self._graded.setdefault((name, narrow), Kept())
+
+            def made(check: Check = check, given: Sequence[pl.DataFrame] = given) -> Finding:
+                pairs = zip(check.frames, given, strict=True)
+                read = [_narrowed(each, frame, adapter) if narrow else frame for each, frame in pairs]
+                return check.function(*read, **self.thresholds.get(check.name, {}))
+
+            found[name] = kept.of((adapter, *given), made)
+        return found
+
+
+@cache
+def _unread(kind: MeasureType) -> pl.DataFrame:
+    """What a measure gives that has seen no turn."""
+    return kind(Tools()).frame()
+
+
+@cache
+def _shared(thresholds: bytes) -> SignalChecks:
+    return SignalChecks(msgspec.json.decode(thresholds, type=dict[str, dict[str, float]]))
+
+
+def shared_checks(thresholds: Thresholds | None = None) -> SignalChecks:
+    """The same for every topic that has these thresholds: what one has found the other need not find again."""
+    return _shared(msgspec.json.encode(thresholds or {}, order="sorted"))
+
+
+def _narrowed(name: str, frame: pl.DataFrame, adapter: str | None) -> pl.DataFrame:
+    """The rows of one adapter; of a measure, in each of its parts that names adapters."""
+    if name in _TABLES:
+        return frame.filter(pl.col("adapter").eq_missing(adapter)) if "adapter" in frame.columns else frame
+    return narrowed(frame, "adapter", lambda rows: rows.filter(pl.col("adapter").cast(pl.String).eq_missing(adapter)))

@@ -1,0 +1,224 @@
+"""What the signals screen shows: one adapter's eight lanes, what moved first, its alerts, untrainable share and log."""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+import polars as pl
+
+from checks.finding import Finding
+from console.watch.held import Held
+from console.watch.kept import Kept
+from console.watch.topic import Ask, OpenLog, Topic, View
+from console.watch.views.alert_board import standing, state_of
+from console.watch.views.alert_lines import AlertLine, alert_lines
+from console.watch.views.eval_falls import eval_falls
+from console.watch.views.first_mover import FirstMover, FrozenRanking
+from console.watch.views.lane import Lane
+from console.watch.views.signal_findings import CHECK_OF, SignalChecks, SignalFindings, Thresholds, shared_checks
+from console.watch.views.signal_lanes import LaneSource, signal_lanes
+from console.watch.views.untrainable import Untrainable, UntrainableCounts
+from console.watch.widgets.palette import STATES, State
+
+SHOWN_STEPS = 240
+"""Steps on the axis at first; more where the first mover lies further back."""
+LOG_LINES = 20
+"""Newest events that are shown."""
+
+
+class SignalsAsk(Ask, frozen=True, kw_only=True):
+    """Which adapter, and how much of its past."""
+
+    steps: int = SHOWN_STEPS
+    """Steps on the axis; 0 for all."""
+
+
+class AdapterTab(msgspec.Struct, frozen=True, kw_only=True):
+    """One adapter that can be shown."""
+
+    adapter: str | None
+    step: int | None
+    """Its newest step."""
+    moved: str | None
+    """The signal that moved first."""
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event."""
+
+    at: datetime
+    severity: str
+    actor: str | None
+    kind: str
+    text: str | None
+    adapter: str | None
+    session_id: str | None
+    turn: int | None
+
+
+class Graded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check says of the adapter."""
+
+    check: str
+    status: str
+    value: float | None
+    unit: str
+    summary: str
+
+
+class SignalsView(View, frozen=True, kw_only=True):
+    """One adapter."""
+
+    adapter: str | None
+    adapters: tuple[AdapterTab, ...]
+    step: int | None
+    """The newest step of any lane."""
+    axis: tuple[int, int]
+    """First and last step that is drawn."""
+    lanes: tuple[Lane, ...]
+    """In the fixed order."""
+    first_mover: FirstMover
+    findings: tuple[Graded, ...]
+    metrics: dict[str, float | None]
+    """Those of the eight checks over everything held; None for a number that is none."""
+    tokens_share: float | None
+    """How much of the turns the numbers of tokens are of; None: they are the trainer's own."""
+    window: str | None
+    """What all numbers are of; None for everything there is."""
+    untrainable: Untrainable
+    alerts: tuple[AlertLine, ...]
+    """Gravest first."""
+    log: tuple[LogLine, ...]
+    """Oldest first."""
+
+
+class SignalsBuilder:
+    """Makes the view; holds the rankings that are frozen and the findings that are still right."""
+
+    def __init__(self, checks: SignalChecks | None = None) -> None:
+        self._checks = checks or SignalChecks()
+        self._frozen = FrozenRanking()
+        self._untrainable = UntrainableCounts()
+        self._lanes: Kept[tuple[Lane, ...]] = Kept()
+        self._tabs: Kept[tuple[AdapterTab, ...]] = Kept()
+        self._log: Kept[tuple[LogLine, ...]] = Kept()
+        self._mover: Kept[FirstMover] = Kept()
+        self._series: Kept[pl.DataFrame] = Kept()
+
+    def build(self, held: Held, ask: SignalsAsk, log: OpenLog) -> SignalsView:
+        """One adapter of what is held; the first that moved where none is asked for."""
+        del log
+        whole = self._checks.findings(held)
+        adapters = self._tabs.of((whole.series, whole.ranked, held.registry), lambda: _adapters(held, whole))
+        adapter = _chosen(ask.adapter, adapters)
+        findings = self._checks.of_adapter(held, adapter)
+        series = self._series.of(
+            (whole.series, adapter), lambda: whole.series.filter(pl.col("adapter").eq_missing(adapter))
+        )
+        newest = _last(series)
+        mover = self._mover.of(
+            (whole.ranked, held.evals, held.versions, adapter), lambda: self._moved(held, whole, adapter, newest)
+        )
+        first = _first_step(series, mover, ask)
+        alerted = _by_check(held)
+        source = LaneSource(series, findings, self._checks.thresholds, mover, alerted, whole.tokens_share is not None)
+        states = "|".join(f"{check} {state}" for check, state in sorted(alerted.items()))
+        inputs = (series, mover, states, first, source.tokens_read, *findings.values())
+        return SignalsView(
+            adapter=adapter,
+            adapters=adapters,
+            step=newest,
+            axis=(first or 0, newest or 1),
+            lanes=self._lanes.of(inputs, lambda: signal_lanes(source, first)),
+            first_mover=mover,
+            findings=tuple(_graded(each) for each in findings.values()),
+            metrics=_metrics(whole.findings.values()),
+            tokens_share=whole.tokens_share,
+            window=held.source.window,
+            untrainable=self._untrainable.of(held.turns, adapter),
+            alerts=alert_lines(held),
+            log=self._log.of((held.events,), lambda: log_tail(held.events)),
+        )
+
+    def _moved(self, held: Held, whole: SignalFindings, adapter: str | None, newest: int | None) -> FirstMover:
+        """The ranking of one adapter; without any baseline, what its evaluations surely tell."""
+        ranked = next((each for each in whole.ranked if each.adapter == adapter), None)
+        mover = FirstMover(unknown=tuple(CHECK_OF)) if ranked is None else self._frozen.of(ranked, newest)
+        if mover.movers or mover.steady:
+            return mover
+        return msgspec.structs.replace(mover, falls=eval_falls(held.evals, held.versions, adapter))
+
+
+def topic(thresholds: Thresholds | None = None) -> Topic[SignalsAsk]:
+    """The topic with the thresholds of a configuration."""
+    return Topic("signals", SignalsBuilder(shared_checks(thresholds)).build)
+
+
+def _adapters(held: Held, whole: SignalFindings) -> tuple[AdapterTab, ...]:
+    """Those with a series, then those of the registry without one."""
+    last: dict[str | None, int] = dict(whole.series.group_by("adapter").agg(pl.col("step").max()).iter_rows())
+    registered = [] if held.registry is None else [each.adapter for each in held.registry.adapters]
+    moved = {each.adapter: each.moves[0].signal for each in whole.ranked if each.moves}
+    names = sorted({*last, *registered}, key=lambda name: (name is None, name or ""))
+    return tuple(AdapterTab(adapter=name, step=last.get(name), moved=moved.get(name)) for name in names)
+
+
+def _chosen(asked: str | None, adapters: Sequence[AdapterTab]) -> str | None:
+    """The adapter asked for, else one that moved, else the one with most steps."""
+    if asked is not None or not adapters:
+        return asked
+    return max(adapters, key=lambda each: (each.moved is not None, each.step or -1)).adapter
+
+
+def _last(series: pl.DataFrame) -> int | None:
+    return None if series.is_empty() else series["step"].max()  # pyright: ignore[reportReturnType]
+
+
+def _first_step(series: pl.DataFrame, mover: FirstMover, ask: SignalsAsk) -> int | None:
+    """So many steps back, and far enough that the first onset is in sight."""
+    if series.is_empty():
+        return None
+    least, last = series["step"].min(), series["step"].max()
+    assert isinstance(least, int)
+    assert isinstance(last, int)
+    if not ask.steps:
+        return least
+    onset = min((each.first for each in mover.movers), default=last)
+    return max(least, min(last - ask.steps + 1, onset - (last - onset) // 4 - 8))
+
+
+def _by_check(held: Held) -> dict[str, State]:
+    """Check to the state of its gravest alert that is not ok."""
+    now = standing(held)
+    found: dict[str, State] = {}
+    for rule, alert in now.board.alerts.items():
+        check = (now.last[rule].detail or {}).get("check")
+        state = state_of(alert)
+        if not isinstance(check, str) or state in ("ok", "no_data"):
+            continue
+        if check not in found or STATES.index(state) < STATES.index(found[check]):
+            found[check] = state
+    return found
+
+
+def _graded(finding: Finding) -> Graded:
+    value = None if finding.value is None or not math.isfinite(finding.value) else float(finding.value)
+    return Graded(check=finding.check, status=finding.status, value=value, unit=finding.unit, summary=finding.summary)
+
+
+def _metrics(findings: Iterable[Finding]) -> dict[str, float | None]:
+    """As the report has them; None for what is no finite number."""
+    every = {name: value for finding in findings for name, value in finding.metrics.items()}
+    return {name: float(value) if math.isfinite(value) else None for name, value in every.items()}
+
+
+def log_tail(events: pl.DataFrame) -> tuple[LogLine, ...]:
+    """The newest events."""
+    names = ("at", "severity", "actor", "kind", "text", "adapter", "session_id", "turn")
+    newest = events.drop_nulls("at").sort("at", maintain_order=True).tail(LOG_LINES)
+    told = newest.select(names).with_columns(pl.col("severity").fill_null("info"), pl.col("kind").fill_null("event"))
+    return tuple(msgspec.convert(row, LogLine) for row in told.iter_rows(named=True))
+
+
+TOPIC = topic()

@@ -1,0 +1,131 @@
+"""Every number of a token is the log's own, and what does not fit together is not shown as if it did."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from console.watch.trace.session_turns import SessionTurns, read_session
+from console.watch.trace.turn_tokens import Scoring, TurnTokens, turn_tokens
+from tests.console.watch.drill.held_log import log_of, turn
+
+
+def session(*turns: dict[str, Any]) -> SessionTurns:
+    log = log_of([*turns])
+    return read_session("s", lambda: log, log.table("turns")["turn"])
+
+
+def tokens(row: dict[str, Any], **asked: Any) -> TurnTokens:
+    return turn_tokens(session(row), 0, **asked)
+
+
+def sampled(count: int, **more: Any) -> dict[str, Any]:
+    row = {"prompt_ids": [1, 2, 3], "completion_ids": list(range(10, 10 + count)), "sampled_logprobs": [-0.5] * count}
+    return turn(**{**row, "trainer_logprobs": [-0.25] * count, **more})
+
+
+def test_w_is_the_exponential_of_the_difference() -> None:
+    source = random.Random(1)
+    mu = [-source.expovariate(1) for _ in range(200)]
+    old = [min(0.0, each + source.gauss(0, 0.5)) for each in mu]
+    found = tokens(sampled(200, sampled_logprobs=mu, trainer_logprobs=old)).log_w()
+    assert found is not None
+    for at in range(200):
+        ours, exact = math.exp(found[at]), math.exp(old[at] - mu[at])
+        assert abs(ours - exact) <= exact * np.finfo(np.float32).eps
+
+
+def test_a_list_of_another_length_gives_no_ratio_and_says_so() -> None:
+    found = tokens(sampled(4, sampled_logprobs=[-1.0] * 5))
+    assert found.mu is None
+    assert found.log_w() is None
+    assert found.worst() is None
+    assert found.outliers().tolist() == []
+    assert found.notes == ("sampled_logprobs has 5 entries for 4 tokens: not shown, no ratio",)
+
+
+def test_missing_logprobs_are_none() -> None:
+    found = tokens(turn(prompt_ids=[1], completion_ids=[2, 3]))
+    assert (found.mu, found.pi_old, found.pi_gen, found.entropy, found.counted) == (None, None, None, None, None)
+    assert (found.scorings, found.chosen, found.newest, found.notes) == ((), None, None, ())
+    assert found.completion.tolist() == [2, 3]
+
+
+def test_an_empty_completion_has_no_tokens() -> None:
+    found = tokens(turn(prompt_ids=[1, 2], completion_ids=[], sampled_logprobs=[], trainer_logprobs=[]))
+    assert len(found.completion) == 0
+    assert found.worst() is None
+
+
+def test_nan_is_an_outlier_and_the_worst() -> None:
+    found = tokens(sampled(5, sampled_logprobs=[-1.0, math.nan, -1.0, -9.0, -1.0], trainer_logprobs=[-1.0] * 5))
+    assert found.worst() == 1
+    assert found.outliers().tolist() == [1, 3]
+    scored = found.scored()
+    assert scored is not None
+    assert scored.where is not None
+    assert scored.where.tolist() == [0, 2, 3, 4]
+
+
+def test_a_mask_over_the_completion_or_over_all_leaves_the_same_tokens_out() -> None:
+    own = tokens(sampled(4, loss_mask=[1, 0, 1, 0], trainer_logprobs=[-0.5, 5.0, -0.5, 6.0]))
+    whole = tokens(sampled(4, loss_mask=[0, 0, 1, 1, 0, 1, 0], trainer_logprobs=[-0.5, 5.0, -0.5, 6.0]))
+    for found in (own, whole):
+        assert found.counted is not None
+        assert found.mask is not None
+        assert found.counted.tolist() == [True, False, True, False]
+        assert found.mask.tolist() == [1, 0, 1, 0]
+        assert found.outliers().tolist() == []
+        assert found.worst() == 0
+    assert own.prompt_mask is None
+    assert whole.prompt_mask is not None
+    assert whole.prompt_mask.tolist() == [0, 0, 1]
+
+
+def test_a_mask_that_fits_neither_is_not_used() -> None:
+    found = tokens(sampled(4, loss_mask=[1, 0]))
+    assert (found.mask, found.counted) == (None, None)
+    assert found.notes == ("loss_mask has 2 entries for 4 tokens",)
+
+
+def test_spans_say_which_version_sampled_each_token() -> None:
+    spans = [{"version": "7", "start": 0, "end": 2}, {"version": "gift", "start": 2, "end": 3}]
+    found = tokens(sampled(4, weight_versions=spans))
+    unknown = int(np.iinfo(np.int64).min)
+    assert found.version.tolist() == [7, 7, unknown, unknown]
+    assert [found.labels[int(at)] for at in found.label_of] == ["7", "7", "gift", None]
+
+
+def test_the_adapters_version_of_dispatch_comes_first() -> None:
+    spans = [{"version": "default", "start": 0, "end": 4}]
+    found = tokens(sampled(4, adapter="a", adapter_version=3, weight_versions=spans))
+    assert found.version.tolist() == [3] * 4
+
+
+@pytest.fixture
+def scored_three_times() -> SessionTurns:
+    more = [
+        {"adapter": "a", "trainer_step": 14, "trainer_logprobs": [-0.1, -0.1]},
+        {"adapter": "b", "trainer_step": 20, "trainer_logprobs": [-0.9, -0.9]},
+    ]
+    return session(sampled(2, adapter="a", adapter_version=1, trainer_step=12, more_scores=more))
+
+
+def test_the_first_scoring_is_shown_and_the_newest_of_its_adapter_beside_it(scored_three_times: SessionTurns) -> None:
+    found = turn_tokens(scored_three_times, 0)
+    assert found.scorings == (Scoring("a", 12, None), Scoring("a", 14, None), Scoring("b", 20, None))
+    assert (found.chosen, found.newest) == (0, 1)
+    assert found.pi_old is not None
+    assert found.pi_now is not None
+    assert (found.pi_old.tolist(), found.pi_now.tolist()) == ([-0.25, -0.25], [-0.1, -0.1])
+
+
+def test_a_scoring_is_chosen_by_its_step_or_its_place(scored_three_times: SessionTurns) -> None:
+    assert turn_tokens(scored_three_times, 0, step=14).chosen == 1
+    assert turn_tokens(scored_three_times, 0, step=99).chosen == 0
+    by_place = turn_tokens(scored_three_times, 0, scoring=2, step=14)
+    assert (by_place.chosen, by_place.newest, by_place.pi_now) == (2, None, None)
+    assert by_place.pi_old is not None
+    assert by_place.pi_old.tolist() == [-0.9, -0.9]

@@ -1,0 +1,227 @@
+"""Keys and flows of the signals and the alerts screens, and what they look like."""
+
+from collections.abc import Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from checks.alerting.alert_event import ACTS as KINDS
+from checks.readers.event_tail import EventTail
+from collector.store.reader import Reader
+from collector.store.writer import Writer
+from console.watch.acting import Acting
+from console.watch.app import WatchApp, own_topics
+from console.watch.frame.watch_screen import WatchScreen
+from console.watch.held import Held
+from console.watch.screens.alerts import AlertsScreen
+from console.watch.topic import Ask, Topic, View
+from console.watch.views import alerts, signals
+from console.watch.widgets.lanes import SignalLanes
+from console.watch.widgets.palette import Palette
+from tests.console.watch.fake_feed import FakeFeed
+from tests.console.watch.incident_store import incident
+from tests.console.watch.screen_text import screen_text
+from tests.console.watch.text_snapshot import assert_as_before
+
+
+class Nothing(View, frozen=True, kw_only=True):
+    """An empty view."""
+
+
+class OpenedScreen(WatchScreen):
+    """Stands for the token view, and notes what it is opened with."""
+
+    TOPIC = "token"
+    TITLE = "Token"
+
+    def __init__(self, **arguments: object) -> None:
+        super().__init__()
+        self.arguments = arguments
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Nothing."""
+        yield Static()
+
+    def show(self, view: View) -> None:
+        """Nothing."""
+
+
+class SessionsScreen(OpenedScreen):
+    """Stands for the list of sessions."""
+
+    TOPIC = "trajectories"
+
+
+@asynccontextmanager
+async def console(held: Held, size: tuple[int, int] = (120, 36), **more: Any):
+    """The console on what is held, once it is drawn."""
+    topics = {name: Topic[Ask](name, lambda *_: Nothing()) for name in ("token", "trajectories")}
+    app = WatchApp(
+        FakeFeed(held),
+        {**own_topics(), "signals": signals.topic(), "alerts": alerts.topic(), **topics},
+        palette=more.pop("palette", Palette("none")),
+        screens={"token": OpenedScreen, "trajectories": SessionsScreen},
+        **more,
+    )
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield cast("Pilot[int]", pilot)
+
+
+async def pressed(pilot: Pilot[int], *keys: str) -> str:
+    """The screen after some keys."""
+    await pilot.press(*keys)
+    await pilot.pause()
+    return screen_text(pilot.app)
+
+
+def lanes_of(pilot: Pilot[int]) -> list[str]:
+    """Labels of the lanes, from the top."""
+    widget = pilot.app.screen.query_one(SignalLanes)
+    return [lane.signal for lane in widget._lanes]  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 15)])
+@pytest.mark.parametrize("start", ["signals", "alerts"])
+async def test_the_screen_looks_as_before(size: tuple[int, int], start: str) -> None:
+    async with console(incident(), size, start=start) as pilot:
+        assert_as_before(f"{start}_{size[0]}x{size[1]}", screen_text(pilot.app))
+
+
+async def test_without_colours_and_in_ascii_the_screens_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with console(incident(), (80, 24), palette=Palette("none", ascii=True)) as pilot:
+        assert [letter for letter in screen_text(pilot.app) if not letter.isascii()] == []
+        assert (await pressed(pilot, "4")).isascii()
+
+
+async def test_two_presses_lead_from_an_alert_to_its_worst_token() -> None:
+    async with console(incident()) as pilot:
+        await pressed(pilot, "4", "enter")
+        screen = pilot.app.screen
+        assert isinstance(screen, OpenedScreen)
+        assert screen.arguments == {"session_id": "support/7f3a91c2", "turn": 4, "token_index": 1187,
+                                    "check": "importance-weight"}  # fmt: skip
+
+
+async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
+    async with console(incident()) as pilot:
+        assert lanes_of(pilot)[:3] == ["staleness", "max_w", "entropy"]
+        await pressed(pilot, "j", "enter")
+        assert isinstance(pilot.app.screen, OpenedScreen)
+        assert pilot.app.screen.arguments["token_index"] == 1187
+
+
+async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why() -> None:
+    async with console(incident()) as pilot:
+        await pressed(pilot, "enter")
+        assert isinstance(pilot.app.screen, SessionsScreen)
+        assert pilot.app.screen.arguments == {"filter": "adapter:refund"}
+
+
+async def test_j_and_k_choose_a_lane_which_takes_the_spare_rows() -> None:
+    async with console(incident(), (80, 24)) as pilot:
+        assert "signals › staleness" in screen_text(pilot.app)
+        assert "signals › max_w" in (text := await pressed(pilot, "j"))
+        for part in ("min ", "kl ", "ess "):
+            assert f"   {part}" in text
+        assert "signals › staleness" in await pressed(pilot, "k")
+        assert "signals › grad_norm" in await pressed(pilot, "G")
+        assert "signals › staleness" in await pressed(pilot, "g")
+
+
+async def test_o_goes_to_the_fixed_order_and_back_and_f_leaves_out_what_is_quiet() -> None:
+    async with console(incident()) as pilot:
+        await pressed(pilot, "o")
+        assert lanes_of(pilot)[:3] == ["max_w", "staleness", "stall"]
+        await pressed(pilot, "o")
+        assert lanes_of(pilot)[:3] == ["staleness", "max_w", "entropy"]
+        await pressed(pilot, "F")
+        assert "pass_at_k" not in lanes_of(pilot)
+        assert "staleness" in lanes_of(pilot)
+
+
+async def test_h_and_l_go_through_the_adapters_and_one_alone_is_said() -> None:
+    async with console(incident(adapters=("refund", "triage"))) as pilot:
+        assert "refund 1/2" in screen_text(pilot.app)
+        assert "triage 2/2" in await pressed(pilot, "l")
+        assert "refund 1/2" in await pressed(pilot, "l")
+        assert "triage 2/2" in await pressed(pilot, "h")
+    async with console(incident()) as pilot:
+        assert "one adapter only" in await pressed(pilot, "l")
+
+
+async def test_read_only_keys_are_in_brackets_and_say_why() -> None:
+    async with console(incident(), start="alerts") as pilot:
+        assert "(a ack)" in screen_text(pilot.app)
+        for key in ("a", "s", "c"):
+            assert "start it with --rw" in await pressed(pilot, key)
+
+
+async def test_the_detail_follows_the_cursor_and_a_group_folds() -> None:
+    async with console(incident(), start="alerts") as pilot:
+        assert "─ importance-weight ─" in screen_text(pilot.app)
+        assert "─ truncation ─" in await pressed(pilot, "j")
+        text = await pressed(pilot, "k", "k", "enter")
+        assert "▸ incident 1" in text
+        assert "truncation" not in text.split("─ ")[0]
+        assert "▾ incident 1" in await pressed(pilot, "enter")
+
+
+async def test_the_cursor_stays_on_its_row_when_something_new_is_read() -> None:
+    async with console(incident(), start="alerts") as pilot:
+        await pressed(pilot, "k")
+        feed = cast(FakeFeed, cast(WatchApp, pilot.app).feed)
+        feed.put(feed.held._replace(revision=2))
+        await pilot.pause()
+        assert "> ▾ incident 1" in screen_text(pilot.app)
+        await pressed(pilot, "j", "j")
+        feed.put(feed.held._replace(revision=3))
+        await pilot.pause()
+        assert "> ◇ CRIT" in screen_text(pilot.app)
+
+
+async def test_with_rw_an_alert_is_acknowledged_silenced_and_commented_in_the_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    Writer(store, "collector").close()
+    acting = Acting(store, actor="ana")
+    async with console(incident(), start="alerts", acting=acting) as pilot:
+        assert "importance-weight is acknowledged" in await pressed(pilot, "a")
+        await pressed(pilot, "c")
+        await pressed(pilot, *"seen", "enter")
+        await pressed(pilot, "s")
+        assert "needs a reason" in await pressed(pilot, "enter")
+        pilot.app.screen.query_one("#end", Input).value = "4x"
+        assert "known" in await pressed(pilot, *"known")
+        assert "expected 1h, 4h" in await pressed(pilot, "enter")
+        pilot.app.screen.query_one("#end", Input).value = "4h"
+        assert "is silenced until" in await pressed(pilot, "enter")
+        await pressed(pilot, "c")
+        await pressed(pilot, "escape")
+        assert isinstance(pilot.app.screen, AlertsScreen)
+    with Reader(store).snapshot(["events"]) as snapshot:
+        written = EventTail().new(snapshot, KINDS)
+    assert [(each.kind, each.actor, each.text) for each in written] == [
+        ("acknowledge", "ana", None),
+        ("comment", "ana", "seen"),
+        ("silence", "ana", "known"),
+    ]
+
+
+async def test_what_is_copied_and_exported_is_what_is_shown() -> None:
+    async with console(incident()) as pilot:
+        screen = cast(WatchScreen, pilot.app.screen)
+        assert screen.copied().startswith("▲ WARN     staleness")
+        assert screen.view is not None
+        assert [cast(Any, row).signal for row in screen.exported(screen.view)][:2] == ["max_w", "staleness"]
+        assert len(msgspec.json.encode(screen.view)) > 1000
+        await pressed(pilot, "4")
+        alerts_screen = cast(WatchScreen, pilot.app.screen)
+        assert "EVIDENCE" in alerts_screen.copied()
+        assert alerts_screen.at() is not None

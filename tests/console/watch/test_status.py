@@ -1,0 +1,56 @@
+"""What row 1 says: the state by what was read, and how rarely ages are told."""
+
+from datetime import timedelta
+
+import msgspec
+
+from console.watch.held import Origin
+from console.watch.holding import hold
+from console.watch.reading import Reading
+from console.watch.status import Status, status_of, worth_telling
+from tests.console.watch.fake_source import AT, steps
+
+EMPTY = hold({}, source=Origin(path="store", format="store"))
+
+
+def test_before_the_first_read_it_is_reading():
+    assert status_of(Reading(), "live", None, AT) == Status(state="reading")
+
+
+def test_a_store_without_a_record_is_no_data_and_not_zero_seconds_old():
+    assert status_of(Reading(EMPTY), "live", None, AT) == Status(state="no_data")
+
+
+def test_nothing_new_for_more_than_a_minute_is_stale():
+    reading = Reading(steps(1))
+    assert status_of(reading, "live", None, AT + timedelta(seconds=60)).state == "live"
+    found = status_of(reading, "live", None, AT + timedelta(seconds=61))
+    assert found == Status(state="stale", at=AT, lag_s=61.0)
+
+
+def test_a_log_is_read_whole_and_never_stale():
+    log = steps(1)._replace(source=Origin(path="run.jsonl", format="verl"))
+    found = status_of(Reading(log), "live", None, AT + timedelta(days=900))
+    assert (found.state, found.at) == ("finished", AT)
+
+
+def test_a_failed_read_says_why_and_when_it_is_tried_again():
+    reading = Reading(steps(1), "gone", AT + timedelta(seconds=12))
+    found = status_of(reading, "live", None, AT + timedelta(seconds=10))
+    assert found == Status(state="disconnected", at=AT, lag_s=10.0, error="gone", retry_in_s=2.0)
+
+
+def test_a_replay_stands_at_its_own_time():
+    found = status_of(Reading(steps(4)), "replay", AT + timedelta(seconds=1), AT + timedelta(seconds=5))
+    assert found == Status(state="replay", at=AT + timedelta(seconds=1), lag_s=2.0, behind_s=2.0)
+
+
+def test_ages_are_told_ever_more_rarely_and_states_at_once():
+    live = Status(state="live", at=AT, lag_s=100.0)
+    assert not worth_telling(live, msgspec.structs.replace(live, lag_s=109.0))
+    assert worth_telling(live, msgspec.structs.replace(live, lag_s=112.0))
+    assert worth_telling(live, msgspec.structs.replace(live, state="paused"))
+    assert worth_telling(live, msgspec.structs.replace(live, error="gone"))
+    young = Status(state="live", at=AT, lag_s=1.0)
+    assert not worth_telling(young, msgspec.structs.replace(young, lag_s=1.9))
+    assert worth_telling(young, msgspec.structs.replace(young, lag_s=2.0))

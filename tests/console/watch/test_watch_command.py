@@ -1,0 +1,111 @@
+"""`roundhouse watch` as a command: what it refuses, and what it prints without a terminal."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from checks.readers.open_log import open_log
+from checks.report import as_json
+from checks.suite import run as run_checks
+from console.cli import main
+from tests.benchmarks.synthetic_store import write_store
+
+END = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small store whose newest record is at a known time."""
+    folder = tmp_path_factory.mktemp("watched") / "store"
+    write_store(folder, turns=64, steps=8, end=END)
+    return folder
+
+
+def said(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a call."""
+    code = main(["watch", *map(str, words)])
+    return code, *capfd.readouterr()
+
+
+def test_without_a_terminal_it_names_the_options_that_need_none(store: Path, capfd: pytest.CaptureFixture[str]):
+    expected = "roundhouse watch: no terminal; --plain SCREEN or --json SCREEN prints one screen without one\n"
+    assert said(capfd, store) == (2, "", expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--interval", "0"], "--interval is 0.0, expected 0.05 to 60"),
+        (["--window", "-1"], "--window is -1.0, expected more than 0"),
+        (["--window", "60", "--window-turns", "5"], "are both given"),
+        (["--at", "yesterday"], "'yesterday' is no time"),
+        (["--at", "@99", "--plain", "signals"], "no step 99 with a time"),
+        (["--adapter", "nobody", "--plain", "signals"], "no record is of the adapter 'nobody', expected"),
+        (["--rw", "--plain", "signals"], "--rw is for the console"),
+        (["--turn", "1"], "--turn is for --plain and --json"),
+        (["--rows", "0", "--json", "logs"], "--rows is 0, expected 1 or more"),
+        (["--plain", "token"], "give --session ID"),
+        (["--plain", "token", "--session", "session-00000001"], "give --turn N"),
+        (["--rw", "--web"], "--rw is for a terminal"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(
+    store: Path, capfd: pytest.CaptureFixture[str], words: list[str], expected: str
+):
+    code, out, err = said(capfd, store, *words)
+    assert (code, out) == (2, "")
+    assert expected in err
+    assert err.count("\n") == 1
+
+
+def test_a_path_that_is_not_there_and_a_window_of_a_log_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    assert "no such file or folder" in said(capfd, tmp_path / "nothing")[2]
+    log = tmp_path / "log.jsonl"
+    log.write_text("{}")
+    assert "--window is for a store" in said(capfd, log, "--window", "60")[2]
+
+
+def test_the_signals_in_json_are_the_numbers_of_check(store: Path, capfd: pytest.CaptureFixture[str]):
+    code, out, _ = said(capfd, store, "--json", "signals", "--adapter", "refund")
+    view = json.loads(out)
+    metrics = json.loads(as_json(run_checks(open_log(store))))["metrics"]
+    assert code == 0
+    assert view["tokens_share"] == 1
+    assert metrics["max_w"] == pytest.approx(1.001, abs=1e-4)
+    lanes = {lane["signal"]: lane for lane in view["lanes"]}
+    assert len(lanes) == 8
+    assert lanes["max_w"]["worst"] == pytest.approx(metrics["max_w"])
+    assert lanes["staleness"]["worst"] == pytest.approx(3.0)
+
+
+def test_every_tab_prints_its_lines(store: Path, capfd: pytest.CaptureFixture[str]):
+    for screen in ("traffic", "adapters", "logs"):
+        code, out, _ = said(capfd, store, "--plain", screen)
+        assert code == 0
+        assert len(out.splitlines()) > 1, screen
+
+
+def test_a_time_and_a_window_cut_what_is_printed(store: Path, capfd: pytest.CaptureFixture[str]):
+    def turns(*words: object) -> int:
+        return json.loads(said(capfd, store, "--json", "trajectories", "--rows", 100, *words)[1])["turns"]
+
+    assert turns() == 64
+    assert turns("--at", "2026-04-30T12:00Z") == 32
+    assert turns("--at", "-5m") == 64
+    assert turns("--window-turns", 16) == 16
+    assert turns("--window", 60) == 0
+
+
+def test_ascii_prints_nothing_else(store: Path, capfd: pytest.CaptureFixture[str]):
+    assert said(capfd, store, "--plain", "adapters", "--ascii")[1].isascii()
+
+
+def test_the_frame_is_there_before_polars_is_loaded():
+    code = "import sys, console.watch.app, console.watch.opened, console.commands.watch\n"
+    code += "print(sorted({'polars', 'pyarrow', 'numpy', 'scipy', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,15 @@
+"""Screens as plain text files beside the tests; `REMAKE_SCREENS=1 pytest tests/console/watch` writes them anew."""
+
+import os
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "screens" / "text"
+
+
+def assert_as_before(name: str, text: str) -> None:
+    """The text is that of the file, or becomes it."""
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("REMAKE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text + "\n", f"{path} is another; REMAKE_SCREENS=1 writes it anew"

@@ -52,6 +52,8 @@ class Answer:
         ]
         if (target := turn.plan.target).adapter is not None:
             self._headers.append((b"x-roundhouse-version", f"{target.adapter}@{target.version}".encode()))
+        if turn.plan.canary:
+            self._headers.append((b"x-roundhouse-arm", b"canary"))
         if exchange.left_out:
             self._headers.append(
                 (b"x-roundhouse-tools-left-out", quote(", ".join(exchange.left_out), safe=", ").encode())

@@ -157,6 +157,7 @@ class Capture:
             logprob_mode=self._config.logprob_mode,
             twins=self._twins(call, caller, session, match, turn_id),
             withheld=self._withheld(caller, session, earlier, link),
+            canary=self._routes.is_canary(target),
         )
 
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:

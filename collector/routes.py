@@ -58,6 +58,13 @@ class RegistryRoutes:
         """What a model name asks for: the tenant's route is None however it is spelled."""
         return None if model in self._base_names else model
 
+    def is_canary(self, target: Target) -> bool:
+        """Whether these weights are on trial now."""
+        return any(
+            (version.adapter, version.version, version.state) == (target.adapter, target.version, "canary")
+            for version in self.snapshot.versions
+        )
+
     def models(self, tenant: str) -> list[str]:
         """Every name this tenant may use."""
         return [*self._base_names, *(adapter for adapter, owner in self._owners() if owner == tenant)]

@@ -14,7 +14,7 @@ from collector.engine.wire import GREEDY_BELOW, Delta, Finish, Span
 from collector.errors import StoreError
 from collector.ports import Target
 from collector.privacy.withheld import Withheld
-from collector.records import FinishReason, Link, LogprobMode, Turn, VersionSpan
+from collector.records import FinishReason, Link, LogprobMode, Purpose, Turn, VersionSpan
 from collector.store.codec import unstorable_fields
 from collector.trainable import untrainable_reason
 
@@ -45,6 +45,13 @@ class Plan(NamedTuple):
     """The attempts at the same request; None for one that cannot be told from another sample."""
     withheld: Withheld | None = None
     """Why the turn is kept out of training whatever it is like."""
+    canary: bool = False
+    """Whether its weights were on trial at dispatch."""
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the client says; ordinary traffic that a canary serves is the canary's."""
+        return "canary" if self.canary and self.caller.purpose == "traffic" else self.caller.purpose
 
 
 class Sampled:
@@ -112,7 +119,7 @@ def turn_record(
         adapter_version=plan.target.version,
         api=plan.call.api,
         client=plan.caller.client,
-        purpose=plan.caller.purpose,
+        purpose=plan.purpose,
         started_at=plan.started_at,
         first_token_at=sampled.first_token_at,
         finished_at=sampled.last_token_at if complete else datetime.now(UTC),

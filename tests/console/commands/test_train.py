@@ -130,6 +130,8 @@ def test_a_scheduled_trainer_waits_for_its_engine_and_ends_on_a_signal(store: Pa
         # The owner goes: that is a SIGTERM, and it ends between two steps.
         child.stdin.close()
         assert child.wait(60) == 130, child.stderr
-    assert "a cycle is due (no cycle has run yet) and waits: the engine at http://127.0.0.1:9 cannot be reached" in line
+    assert "a cycle is due (no cycle has run yet) and waits: listing the loaded adapters: 0 of 1 workers did" in line
+    assert "http://127.0.0.1:9" in line
+    assert "is it running?" in line
     with Reader(store).snapshot(["spans"]) as snapshot:
         assert [row["kind"] for row in snapshot.arrow("spans").to_pylist()] == ["wait"]

@@ -134,7 +134,7 @@ async def test_help_lists_the_keys_that_work_here_and_enter_runs_one() -> None:
         assert isinstance(pilot.app.screen, HelpScreen)
         text = screen_text(pilot.app)
         assert "/            (off: there is no list to filter here) Filter the list" in text
-        assert "Shift-drag selects text" in text
+        assert "Shift-drag" in text
         options = pilot.app.screen.query_one("#keys")
         index = next(at for at, option in enumerate(options.options) if "Freeze the screen" in str(option.prompt))
         options.highlighted = index

@@ -121,15 +121,15 @@ _SHOWN = {
 _ASCII = {"up": "Up", "down": "Down", "left": "Left", "right": "Right", "enter": "Enter"}
 
 
-def bound(identity: str, action: str) -> Binding:
-    """A binding of a key in the table to an action of its widget or screen."""
+def bound(identity: str, action: str, *, first: bool = False) -> Binding:
+    """A binding of a key in the table to an action of its widget or screen; `first` goes before what has the focus."""
     key = BY_ID[identity]
-    return Binding(key.keys, action, key.label, show=False, id=identity, tooltip=key.help)
+    return Binding(key.keys, action, key.label, show=False, id=identity, tooltip=key.help, priority=first)
 
 
-def guarded(identity: str, action: str) -> Binding:
+def guarded(identity: str, action: str, *, first: bool = False) -> Binding:
     """The same for a `WatchScreen`, which says why the key is off when its `off` gives a reason."""
-    return bound(identity, f"guarded({identity!r}, {action!r})")
+    return bound(identity, f"guarded({identity!r}, {action!r})", first=first)
 
 
 def key_text(name: str, *, ascii_only: bool = False) -> str:

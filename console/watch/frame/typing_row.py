@@ -78,7 +78,8 @@ class TypingRow(Horizontal):
         line = self.query_one(Input)
         line.value = text
         line.cursor_position = len(text)
-        line.focus()
+        # At once, not when the loop comes to it: what is typed right behind the prefix belongs to the line.
+        self.screen.set_focus(line)
 
     def close(self) -> None:
         """Ends it."""

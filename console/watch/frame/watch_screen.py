@@ -44,12 +44,12 @@ class WatchScreen(Screen[None]):
     AUTO_FOCUS = "#body *"
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("frame.back", "back"),
-        guarded("frame.filter", "filter"),
+        guarded("frame.filter", "filter", first=True),
         guarded("frame.copy", "copy"),
         guarded("frame.copy_menu", "copy_menu"),
         guarded("frame.export", "export"),
         bound("frame.help", "help"),
-        bound("frame.command", "command"),
+        bound("frame.command", "command", first=True),
         bound("time.goto", "command('at ')"),
         bound("frame.mouse", "app.mouse"),
         guarded("time.signals", "signals_then"),
@@ -286,6 +286,14 @@ class WatchScreen(Screen[None]):
         if panes:
             here = panes.index(self.focused) + by if self.focused in panes else 0
             panes[here % len(panes)].focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What begins a line goes before the focus, so that the letters right behind it belong to the line; while one
+        is typed it is a letter as others are."""
+        begins = action == "command" or (action == "guarded" and parameters[:1] == ("frame.filter",))
+        if begins and any(row.is_open for row in self.query(TypingRow)):
+            return False
+        return super().check_action(action, parameters)
 
     def action_help(self) -> None:
         """The keys that do something here."""

@@ -27,6 +27,7 @@ def plain_adapters(view: AdaptersView, width: int) -> list[str]:
     if view.selected is not None:
         lines += ["", f"{view.selected.line.adapter} in full", *_detail(view.selected)]
     lines += ["", *(_worker(each) for each in view.workers)] if view.workers else []
+    lines += [f"{view.workers_unreadable} records of workers cannot be read"] if view.workers_unreadable else []
     lines += ["", "changes, newest first"]
     lines += [
         f"  {row_text(row.at, row.action, row.version, row.outcome, row.actor, row.reason)}" for row in view.audit

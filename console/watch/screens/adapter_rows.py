@@ -178,6 +178,8 @@ def _worker_rows(view: AdaptersView, palette: Palette) -> Iterator[list[Part]]:
     yield [Part("WORKERS", palette.bold)]
     if not view.workers:
         yield _said(" – no collector has said", palette)
+    if view.workers_unreadable:
+        yield _said(f" {palette.mark('no')} {view.workers_unreadable} records of workers cannot be read", palette)
     for each in view.workers:
         state = palette.mark("yes") if each.fault is None else palette.mark("no")
         loaded = palette.mark("missing") if each.loaded is None else str(len(each.loaded))

@@ -7,9 +7,9 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from console.watch.frame.keys import guarded
+from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
-from console.watch.frame.watch_screen import WatchScreen
 from console.watch.plain.table_lines import wrapped
 from console.watch.screens.drill_crumb import crumb_of
 from console.watch.topic import View
@@ -24,7 +24,7 @@ STATES: dict[str, State | None] = {" ": None, "-": "warning", "~": "warning", "+
 """Colours repeat the signs."""
 
 
-class PrefixDiffScreen(WatchScreen):
+class PrefixDiffScreen(ListScreen):
     """Lines of ids with their signs, and what the break does below."""
 
     TOPIC: ClassVar[str] = "prefix_diff"
@@ -55,13 +55,12 @@ class PrefixDiffScreen(WatchScreen):
     """
 
     def __init__(self, session_id: str, turn: int) -> None:
-        super().__init__()
+        super().__init__(first=-1, count=80)
         self._session = session_id
         self._turn: int = turn
         self._split: bool | None = None
         self._opened: frozenset[int] = frozenset()
         self._ids = False
-        self._window = (-1, 80)
         self._placed = False
 
     def compose_body(self) -> Iterable[Widget]:
@@ -142,17 +141,9 @@ class PrefixDiffScreen(WatchScreen):
 
     def resized(self, form: Form) -> None:
         """One column in narrow terminals, unless it was chosen otherwise."""
-        del form
         self._window = (-1, self._window[1]) if not self._placed else self._window
         self.asked()
-        if self.view is not None:
-            self.show(self.view)
-
-    def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other lines are in sight."""
-        event.stop()
-        self._window = (event.first, event.count)
-        self.asked()
+        super().resized(form)
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:
         """Another line is chosen."""

@@ -7,9 +7,8 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from console.watch.frame.keys import guarded
-from console.watch.frame.reflow import Form
+from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.row import Part
-from console.watch.frame.watch_screen import WatchScreen
 from console.watch.screens.drill_crumb import crumb_of
 from console.watch.topic import View
 from console.watch.views.diff_words import SPAN_TITLES, retok_words, span_cells
@@ -20,7 +19,7 @@ from console.watch.widgets.text_rows import TextRows
 _KEYS = ("span", "recorded", "recorded_text", "encoded", "encoded_text", "same", "difference")
 
 
-class RetokDiffScreen(WatchScreen):
+class RetokDiffScreen(ListScreen):
     """A row for each span; the chosen one in full below."""
 
     TOPIC: ClassVar[str] = "retok_diff"
@@ -47,7 +46,6 @@ class RetokDiffScreen(WatchScreen):
         super().__init__()
         self._session = session_id
         self._turn: int = turn
-        self._window = (0, 60)
 
     def compose_body(self) -> Iterable[Widget]:
         """The spans, and the chosen one."""
@@ -105,18 +103,6 @@ class RetokDiffScreen(WatchScreen):
         if self._turn in turns:
             self._go(turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))])
         return True
-
-    def resized(self, form: Form) -> None:
-        """Wider or narrower columns."""
-        del form
-        if self.view is not None:
-            self.show(self.view)
-
-    def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other spans are in sight."""
-        event.stop()
-        self._window = (event.first, event.count)
-        self.asked()
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:
         """Another span is chosen."""

@@ -10,9 +10,9 @@ from textual.widget import Widget
 from collector.terminal_text import terminal_safe
 from console.watch.frame.head import age
 from console.watch.frame.keys import guarded
+from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part
-from console.watch.frame.watch_screen import WatchScreen
 from console.watch.plain.traffic import delay_text, feedback_line, reward_text, session_text, share, stage_text, summary
 from console.watch.topic import Ask, View
 from console.watch.views.traffic import Numbers, TrafficView
@@ -32,7 +32,7 @@ _FEEDBACK: dict[str, tuple[str, State | None]] = {
 }
 
 
-class TrafficScreen(WatchScreen):
+class TrafficScreen(ListScreen):
     """Numbers above, sessions below."""
 
     TOPIC: ClassVar[str] = "traffic"
@@ -62,9 +62,8 @@ class TrafficScreen(WatchScreen):
     """
 
     def __init__(self, filter: str = "") -> None:
-        super().__init__()
+        super().__init__(count=100)
         self.filter_text = filter
-        self._window = (0, 100)
         self._sort = ""
         self._descending = True
 
@@ -123,16 +122,10 @@ class TrafficScreen(WatchScreen):
             return "no session is selected"
         return super().off(key)
 
-    def resized(self, form: Form) -> None:  # noqa: ARG002
+    def resized(self, form: Form) -> None:
         """More about each session where there is more room."""
         self._table.set_columns(self._columns())
-        if self.view is not None:
-            self.show(self.view)
-
-    def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other sessions are in sight."""
-        self._window = (event.first, event.count)
-        self.asked()
+        super().resized(form)
 
     def on_windowed_table_row_highlighted(self) -> None:
         """What can be done with the session may differ."""

@@ -9,8 +9,7 @@ from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
 from console.watch.frame.keys import guarded
-from console.watch.frame.reflow import Form
-from console.watch.frame.watch_screen import WatchScreen
+from console.watch.frame.list_screen import ListScreen
 from console.watch.topic import Ask, View
 from console.watch.views.trajectories import FIELDS, SORTS, TrajectoriesView, TrajectoryRow
 from console.watch.views.trajectory_words import COLUMNS, list_words, tail_of
@@ -21,7 +20,7 @@ FAULTS = "breaks>0"
 """What `F` adds to the filter."""
 
 
-class TrajectoriesScreen(WatchScreen):
+class TrajectoriesScreen(ListScreen):
     """A table of sessions; the cursor stays on its session while others come."""
 
     TOPIC: ClassVar[str] = "trajectories"
@@ -48,12 +47,11 @@ class TrajectoriesScreen(WatchScreen):
     ]
 
     def __init__(self, filter: str = "") -> None:
-        super().__init__()
+        super().__init__(count=100)
         self.filter_text = filter
         self._sort = 0
         self._descending = True
         self._faults = False
-        self._window = (0, 100)
         self._session: str | None = None
 
     def compose_body(self) -> Iterable[Widget]:
@@ -110,22 +108,10 @@ class TrajectoriesScreen(WatchScreen):
         row = self._row()
         return None if row is None else row.last_at
 
-    def resized(self, form: Form) -> None:
-        """Other columns."""
-        del form
-        if self.view is not None:
-            self.show(self.view)
-
     def filtered(self, text: str) -> None:
         """From the first of other sessions."""
         self._first()
         super().filtered(text)
-
-    def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other rows are in sight."""
-        event.stop()
-        self._window = (event.first, event.count)
-        self.asked()
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:
         """Another session is chosen."""

@@ -10,9 +10,8 @@ from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
 from console.watch.frame.keys import guarded
-from console.watch.frame.reflow import Form
+from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.row import Part, Row
-from console.watch.frame.watch_screen import WatchScreen
 from console.watch.topic import View
 from console.watch.views.trajectory_words import tail_of
 from console.watch.views.turn import TurnAsk, TurnRow, TurnsView
@@ -21,7 +20,7 @@ from console.watch.widgets.table import Cell, Column, WindowedTable
 from console.watch.widgets.text_rows import TextRows
 
 
-class TurnScreen(WatchScreen):
+class TurnScreen(ListScreen):
     """A table of turns above what was said."""
 
     TOPIC: ClassVar[str] = "turn"
@@ -54,7 +53,6 @@ class TurnScreen(WatchScreen):
         super().__init__()
         self._session = session_id
         self._turn = turn
-        self._window = (0, 60)
         self._placed = False
 
     def compose_body(self) -> Iterable[Widget]:
@@ -121,18 +119,6 @@ class TurnScreen(WatchScreen):
         """To another turn."""
         self._table.action_move(by)
         return True
-
-    def resized(self, form: Form) -> None:
-        """Other columns."""
-        del form
-        if self.view is not None:
-            self.show(self.view)
-
-    def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other rows are in sight."""
-        event.stop()
-        self._window = (event.first, event.count)
-        self.asked()
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:
         """Another turn is chosen."""

@@ -134,6 +134,8 @@ class AdaptersView(View, frozen=True, kw_only=True):
     selected: AdapterDetail | None
     cycle: CycleProgress | None
     workers: tuple[WorkerLine, ...]
+    workers_unreadable: int
+    """Records of engine workers that tell nothing that can be read."""
     audit: tuple[AuditLine, ...]
     """Newest first: of the selected adapter where there is one."""
 
@@ -145,6 +147,7 @@ def adapters_view(facts: Facts, selected: str | None) -> AdaptersView:
     traffic = _traffic(facts)
     lines = tuple(_line(facts, known, traffic, cycle) for known in registry.adapters)
     chosen = next((line for line in lines if line.adapter == selected), lines[0] if lines else None)
+    workers = worker_lines(facts.events)
     about = [
         row for row in facts.audit if row.revision <= registry.revision and (chosen is None or _bears(row, chosen))
     ]
@@ -154,7 +157,8 @@ def adapters_view(facts: Facts, selected: str | None) -> AdaptersView:
         adapters=lines,
         selected=None if chosen is None or chosen.live is None else _detail(facts, chosen),
         cycle=cycle,
-        workers=worker_lines(facts.events),
+        workers=workers.lines,
+        workers_unreadable=workers.unreadable,
         audit=tuple(_audit_line(row) for row in reversed(about[-AUDIT_ROWS:])),
     )
 

@@ -1,6 +1,7 @@
 """The engine workers as the collector last saw them, from the `engine` events that it records."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -46,17 +47,28 @@ class _Detail(msgspec.Struct, frozen=True):
     ranks: tuple[_Rank, ...] | None = None
 
 
-def worker_lines(events: pl.DataFrame) -> tuple[WorkerLine, ...]:
-    """The newest of each worker, by name; `events` has `at, kind, detail` (JSON text)."""
+class Workers(NamedTuple):
+    """What the events tell."""
+
+    lines: tuple[WorkerLine, ...]
+    """The newest of each worker, by name."""
+    unreadable: int
+    """Events that tell nothing that can be read."""
+
+
+def worker_lines(events: pl.DataFrame) -> Workers:
+    """`events` has `at, kind, detail` (JSON text)."""
     newest: dict[str, WorkerLine] = {}
+    unreadable = 0
     told = events.filter(pl.col("kind") == ENGINE).sort("at", maintain_order=True)
     for at, detail in told.select("at", "detail").iter_rows():
         try:
             said = msgspec.json.decode(detail or "{}", type=_Detail)
         except msgspec.ValidationError:
+            unreadable += 1
             continue
         newest[said.worker] = _line(at, said)
-    return tuple(newest[name] for name in sorted(newest))
+    return Workers(tuple(newest[name] for name in sorted(newest)), unreadable)
 
 
 def _line(at: datetime, said: _Detail) -> WorkerLine:

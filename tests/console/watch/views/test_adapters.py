@@ -225,7 +225,10 @@ def test_workers_stand_as_they_were_last_seen(registry: Registry, tmp_path: Path
         ),
         event("engine", None, {"worker": "http://b", "fault": "connection refused"}, adapter=None),
     ]
-    first, second = look(registry, tmp_path, events=events).workers
+    events.append(event("engine", None, {"turns": 3}, adapter=None))
+    view = look(registry, tmp_path, events=events)
+    assert view.workers_unreadable == 1
+    first, second = view.workers
     assert (first.worker, first.fault, first.turns, first.loaded, first.slots) == ("http://a", None, 4, ("bot@1",), 2)
     assert (first.running, first.waiting, first.kv_usage, first.cache_hit_rate) == (5, None, 0.75, None)
     assert (second.fault, second.turns, second.loaded, second.kv_usage) == ("connection refused", None, None, None)

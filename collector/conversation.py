@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -134,14 +135,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 def in_order(said: Iterable[ReplyEvent]) -> tuple[ReplyEvent, ...]:
     """Events with neighbours of a kind as one."""
     merged: list[ReplyEvent] = []
-    for event in said:
-        last = merged[-1] if merged else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            merged[-1] = TextDelta(last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            merged[-1] = ReasoningDelta(last.text + event.text)
+    # Joined once for each run: a long reply is some ten thousand pieces.
+    for _, run in groupby(said, type):
+        events = list(run)
+        if isinstance(events[0], TextDelta):
+            merged.append(TextDelta("".join(each.text for each in events if isinstance(each, TextDelta))))
+        elif isinstance(events[0], ReasoningDelta):
+            merged.append(ReasoningDelta("".join(each.text for each in events if isinstance(each, ReasoningDelta))))
         else:
-            merged.append(event)
+            merged += events
     return tuple(merged)
 
 

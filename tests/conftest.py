@@ -1,9 +1,13 @@
 """Options every test package shares."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Several processes, or whoever calls, may say how wide a terminal is that the tests do not have.
+os.environ.pop("COLUMNS", None)
 
 # A run repeats the last one; `--hypothesis-profile=default` looks for examples it has not seen.
 settings.register_profile("repeatable", derandomize=True)
@@ -17,7 +21,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+FOLDERS_OF_ONE_PROCESS = ("drill", "engines", "clients")
+"""Their tests share what takes long to make: captured stores, a real engine, installed clients."""
+
+
+def group_of(path: Path) -> str:
+    """What runs in one process, in order, where tests run in several: a folder above, else one file."""
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return folder if folder in FOLDERS_OF_ONE_PROCESS else str(path)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
     if config.getoption("--long"):
         return
     skip = pytest.mark.skip(reason="takes minutes; run with --long")

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from collector.records import REGISTRY_TABLES, TABLES
-from collector.store.meanings import column_meanings, table_meaning
+from collector.store.meanings import DESCRIBED, column_meanings, table_meaning
 from collector.store.sql import QueryResult
 from collector.terminal_text import terminal_safe
 
@@ -172,7 +171,7 @@ def _key(key: Any) -> str:
 
 def describe(tables: Sequence[str] | None, *, as_json: bool) -> None:
     """Prints columns with type and meaning."""
-    chosen = [*TABLES, *REGISTRY_TABLES] if tables is None else tables
+    chosen = DESCRIBED if tables is None else tables
     if as_json:
         described = [
             {"table": table, "column": column.column, "type": column.annotation, "meaning": column.text}

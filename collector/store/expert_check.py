@@ -1,19 +1,14 @@
 """Checks the files of expert routes against the turns that name them."""
 
-import time
-
 from collector.errors import StoreError
 from collector.store.expert_files import has_expired, read_expert_routes
 from collector.store.health import Fault
 from collector.store.layout import Layout
 from collector.store.reader import Reader
 
-_SETTLED_S = 60.0
-"""A file that is younger may be of a turn that is being recorded."""
-
 
 def expert_faults(layout: Layout) -> list[Fault]:
-    """Files that are missing, damaged, of another length than their turn, or of none."""
+    """Files that are missing, damaged, or of another length than their turn."""
     files = {str(path.relative_to(layout.root)): path for path in sorted(layout.experts.glob("*/*/*"))}
     columns = ["turn_id", "routed_experts", "prompt_prefix_tokens", "new_prompt_ids", "completion_ids"]
     try:
@@ -40,12 +35,4 @@ def expert_faults(layout: Layout) -> list[Fault]:
         if routes is not None and len(routes) != tokens:
             found = f"routes of {len(routes)} tokens"
             faults.append(Fault(place, found, f"{tokens}, as turn {turn_id} has", "the turn is read without them"))
-    now = time.time()
-    strays = [place for place in files.keys() - set(named) if now - files[place].stat().st_mtime > _SETTLED_S]
-    faults += [
-        Fault(
-            place, "a file of no turn", "expert routes of this store's turns", "the collector deletes it at its start"
-        )
-        for place in sorted(strays)
-    ]
     return faults

@@ -19,7 +19,7 @@ from collector.store.layout import Layout, fsync_folder
 from collector.store.segments import no_hook, write_durably
 
 _SMALLEST = ((2**8, np.uint8), (2**16, np.uint16), (2**31, np.int32))
-_EXPIRED = "expired-before"
+EXPIRED = "expired-before"
 """File of a writer's folder that names the day before which its files have been deleted."""
 
 
@@ -47,7 +47,7 @@ class ExpertFiles:
         if not days:
             return 0
         # Noted first: a file that is not there is then known to have expired, and is not missed.
-        write_durably(self._folder / _EXPIRED, before.isoformat().encode(), no_hook)
+        write_durably(self._folder / EXPIRED, before.isoformat().encode(), no_hook)
         return sum(map(_remove, days))
 
     def remove_strays(self, named: Collection[str]) -> int:
@@ -90,7 +90,7 @@ def has_expired(store: Path, place: str) -> bool:
     """Whether a turn's file was deleted for its age."""
     parts = Path(place).parts
     try:
-        before = (store / parts[0] / parts[1] / _EXPIRED).read_text(encoding="ascii")
+        before = (store / parts[0] / parts[1] / EXPIRED).read_text(encoding="ascii")
         return parts[2] < before
     except (OSError, ValueError, IndexError):
         return False

@@ -1,4 +1,7 @@
-"""What every column means: read from the docstrings below the fields of `collector.records`, its one place."""
+"""What every column means: read from the docstrings below the fields of `collector.records`, its one place.
+
+Those of the views, which are no records, stand with their queries.
+"""
 
 import ast
 from functools import cache
@@ -10,6 +13,10 @@ import msgspec
 from collector import records
 from collector.errors import UserError
 from collector.records import REGISTRY_TABLES, TABLES, Record
+from collector.store.sql_views import VIEWS
+
+DESCRIBED = (*TABLES, *REGISTRY_TABLES, *VIEWS)
+"""Every table and view that a query may name."""
 
 KEY_MEANINGS = {
     "writer": "Name of the journal the record was written to.",
@@ -31,12 +38,16 @@ class Meaning(NamedTuple):
 
 
 def table_meaning(table: str) -> str:
-    """What one row of a table is."""
+    """What one row of a table or view is."""
+    if table in VIEWS:
+        return VIEWS[table].text
     return _one_line(_record(table).__doc__ or "")
 
 
 def column_meanings(table: str) -> list[Meaning]:
-    """The columns of a table, in their order."""
+    """The columns of a table or view, in their order."""
+    if table in VIEWS:
+        return [Meaning(name, *described) for name, described in VIEWS[table].columns.items()]
     record = _record(table)
     documented = _documented_fields()[record.__name__]
     columns: list[Meaning] = []
@@ -51,7 +62,7 @@ def column_meanings(table: str) -> list[Meaning]:
 def _record(table: str) -> type[Record]:
     tables = TABLES | REGISTRY_TABLES
     if table not in tables:
-        raise UserError(f"no table {table!r}; there are {', '.join(tables)}")
+        raise UserError(f"no table {table!r}; there are {', '.join(DESCRIBED)}")
     return tables[table]
 
 

@@ -16,6 +16,7 @@ from collector.records import TABLES
 from collector.store import codec
 from collector.store.compaction import next_generation
 from collector.store.expert_check import expert_faults
+from collector.store.expert_strays import stray_routes
 from collector.store.health import Fault, Health, inspect_journal, ranges, ranges_text
 from collector.store.journal import Journal, Loss, Segment, now_text, open_for_reading, read_hot
 from collector.store.layout import Layout, SegmentName, existing_store, fsync_folder
@@ -54,7 +55,7 @@ def verify(store: Path, *, accept: bool = False) -> Verified:
         records=sum(part.records for part in parts),
         segments=sum(part.segments for part in parts),
         erased=sum(part.erased for part in parts),
-        faults=[*faults, *_strangers(layout), *_registry_faults(layout), *expert_faults(layout)],
+        faults=[*faults, *_strangers(layout), *_registry_faults(layout), *expert_faults(layout), *stray_routes(layout)],
         losses=[entry for part in parts for entry in part.losses],
     )
 

@@ -1,4 +1,5 @@
-"""Write a store as a native log (a folder of Parquet files, or one .jsonl) or as a self-contained .duckdb database."""
+"""Write a store as a native log (a folder of Parquet files, or one .jsonl) or as a self-contained .duckdb database.
+The views of `roundhouse sql` are no part of it: they are queries over these tables."""
 
 import argparse
 import sys

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="TABLE",
-        help="print the columns of a table, or of all, with their types and meanings, instead of running a query",
+        help="print the columns of a table or view, or of all, with types and meanings, instead of running a query",
     )
 
 

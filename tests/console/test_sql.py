@@ -176,13 +176,18 @@ def test_describe_prints_every_column_of_a_table(capsys: pytest.CaptureFixture[s
         "  tenant   str. The tenant.",
     ]
     assert main(["sql", "--describe", "nope"]) == 2
+    capsys.readouterr()
+    assert main(["sql", "--describe", "costs"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].startswith("costs: Tokens of a tenant on an adapter version, ")
+    assert "  completion_tokens  int. Tokens that were sampled.\n" in out
 
 
 def test_describe_as_json_covers_every_table(capfd: pytest.CaptureFixture[str]):
     assert main(["sql", "--describe", "--json"]) == 0
     columns = json.loads(capfd.readouterr().out)
     assert {"table": "routes", "column": "tenant", "type": "str", "meaning": "The tenant."} in columns
-    assert {column["table"] for column in columns} >= {"turns", "versions", "audit"}
+    assert {column["table"] for column in columns} >= {"turns", "versions", "audit", "turn_workers", "costs"}
 
 
 def test_export_says_what_it_wrote(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -6,6 +6,7 @@ import pytest
 from collector.errors import UserError
 from collector.records import REGISTRY_TABLES, TABLES
 from collector.store.meanings import Meaning, column_meanings, table_meaning
+from collector.store.sql_views import VIEWS
 
 
 @pytest.mark.parametrize("table", [*TABLES, *REGISTRY_TABLES])
@@ -41,5 +42,15 @@ def test_a_meaning_is_the_text_below_the_field_on_one_line():
 
 
 def test_an_unknown_table_names_the_known_ones():
-    with pytest.raises(UserError, match="no table 'turn'; there are turns, scores"):
+    with pytest.raises(UserError, match=r"no table 'turn'; there are turns, scores.*, turn_workers, costs$"):
         column_meanings("turn")
+
+
+def test_a_view_says_what_it_is_and_what_its_columns_mean():
+    for view in VIEWS:
+        assert table_meaning(view).endswith("A view: computed when it is asked for, and no part of an export.")
+        assert all(column.text.endswith(".") for column in column_meanings(view))
+    assert column_meanings("turn_workers")[2:] == [
+        Meaning("turn", "int", "Its 1-based position in the session."),
+        Meaning("worker", "str | None", "Address of the worker; None where the collector had one only."),
+    ]

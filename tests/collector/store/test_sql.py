@@ -11,8 +11,10 @@ import pytest
 from collector.config import PriceConfig
 from collector.errors import UserError
 from collector.records import REGISTRY_TABLES, TABLES
+from collector.store.meanings import column_meanings
 from collector.store.reader import Reader
 from collector.store.sql import open_tables, run_query
+from collector.store.sql_views import VIEWS, sql_views
 from collector.store.table_scan import TableScan, implied_equal
 
 
@@ -28,6 +30,24 @@ def test_every_table_has_the_columns_of_its_record_and_every_row(small_store: An
     with run_query(small_store.path, f"FROM {table}") as result:
         assert result.names == [*record.__struct_encode_fields__, *keys]
         assert len(list(result.rows)) == len(small_store.records[table])
+
+
+def test_a_view_has_the_columns_and_types_that_are_described(small_store: Any):
+    types = {"VARCHAR": "str", "BIGINT": "int", "DOUBLE": "float"}
+    for view in VIEWS:
+        described = [(column.column, column.annotation.removesuffix(" | None")) for column in column_meanings(view)]
+        with run_query(small_store.path, f"FROM {view}") as result:
+            found = [(name, types[str(kind)]) for name, kind in zip(result.names, result.types, strict=True)]
+            assert found == described
+            filled = [column.column for column in column_meanings(view) if not column.annotation.endswith("None")]
+            places = [result.names.index(name) for name in filled]
+            written = list(result.rows)
+            assert written
+            assert all(row[place] is not None for row in written for place in places)
+
+
+def test_every_view_is_described_and_nothing_else():
+    assert list(sql_views(PriceConfig())) == list(VIEWS)
 
 
 def test_sealed_and_hot_rows_count_once(small_store: Any):

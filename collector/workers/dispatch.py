@@ -28,6 +28,8 @@ class Dispatch:
         worker, sampled = self._worker, False
         while True:
             worker.running += 1
+            # Known no more once the worker is lost.
+            process = worker.process
             try:
                 async with aclosing(worker.engine.generate(request)) as deltas:
                     async for delta in deltas:
@@ -37,7 +39,7 @@ class Dispatch:
                 return
             except EngineError as error:
                 self._note(worker, error)
-                other = None if sampled or worker is not self._worker else self._other(error)
+                other = None if sampled or worker is not self._worker else self._other(error, process)
                 if other is None:
                     raise
                 self._moved(other, str(error))
@@ -53,11 +55,11 @@ class Dispatch:
         elif self._forgotten(error) and self._target.engine_name is not None:
             worker.forgot(self._target.engine_name)
 
-    def _other(self, error: EngineError) -> Worker | None:
+    def _other(self, error: EngineError, process: str | None) -> Worker | None:
         """Another worker, if that one may not fail in the same way."""
         if not (isinstance(error, EngineUnavailable) or self._forgotten(error)):
             return None
-        return self._fleet.other(self._target, session_id=self._session_id, than=self._worker)
+        return self._fleet.other(self._target, session_id=self._session_id, than=self._worker, process=process)
 
     def _forgotten(self, error: EngineError) -> bool:
         """Whether the worker refused the adapter's name: it was started anew, and has not been looked at since."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from collector.engine.wire import WorkerLoad
 from collector.records import Event
+from collector.workers.twins import twins
 from collector.workers.worker import Worker
 
 ENGINE = "engine"
@@ -46,22 +47,27 @@ def rank_load(load: WorkerLoad) -> dict[str, float | None]:
     }
 
 
-def load_event(worker: Worker) -> Event:
-    """What a worker said at its newest look; `ranks` is null when it did not say."""
+def load_event(worker: Worker, twin: str | None = None) -> Event:
+    """What a worker said at its newest look; `ranks` is null when it did not say.
+
+    With `twin`, why it is left alone, it is a second address of another worker: their load is told once.
+    """
+    fault = worker.fault or twin
+    ranks = None if worker.loads is None or twin is not None else [rank_load(load) for load in worker.loads]
     return Event(
         at=datetime.now(UTC),
         kind=ENGINE,
-        severity="info" if worker.fault is None else "warn",
+        severity="info" if fault is None else "warn",
         actor="collector",
-        text=f"{worker.url}: {worker.fault or 'answers'}",
+        text=f"{worker.url}: {fault or 'answers'}",
         detail={
             "worker": worker.url,
-            "fault": worker.fault,
+            "fault": fault,
             "process": worker.process,
             "turns": worker.running,
             "loaded": sorted(worker.loaded) if worker.looked.is_set() else None,
             "slots": worker.slots,
-            "ranks": None if worker.loads is None else [rank_load(load) for load in worker.loads],
+            "ranks": ranks,
         },
     )
 
@@ -70,5 +76,6 @@ async def record_loads(workers: Sequence[Worker], tell: Callable[[Event], object
     """Records every worker's load again and again until it is cancelled."""
     while True:
         await asyncio.sleep(every_s)
+        left = twins(workers)
         for worker in workers:
-            tell(load_event(worker))
+            tell(load_event(worker, left.get(worker.url)))

@@ -8,6 +8,7 @@ from typing import Protocol
 from collector.ports import Target
 from collector.refusal import Refusal
 from collector.workers.slots import Budget
+from collector.workers.twins import twins
 from collector.workers.worker import Worker
 
 _RETRY_AFTER_S = 5
@@ -51,10 +52,11 @@ class Fleet:
     def health(self) -> list[dict[str, object]]:
         """How each worker stands, and what is wrong with its adapter slots."""
         budgets = {each.worker: each for each in self._serving.budgets()}
+        left = twins(self.workers)
         return [
             {
                 "worker": worker.url,
-                "fault": worker.fault or worker.served.difference,
+                "fault": worker.fault or worker.served.difference or left.get(worker.url),
                 "turns": worker.running,
                 "loaded": sorted(worker.loaded) if worker.looked.is_set() else None,
                 "slots": worker.slots,
@@ -93,9 +95,13 @@ class Fleet:
             self.moved_total += stays_with is not None
         return chosen
 
-    def other(self, target: Target, *, session_id: str, than: Worker) -> Worker | None:
-        """Another worker for a turn that its first one gave no token of; None where there is none."""
+    def other(self, target: Target, *, session_id: str, than: Worker, process: str | None) -> Worker | None:
+        """Another worker for a turn that its first one gave no token of; None where there is none.
+
+        It is of another `process` than the turn was sent to, whose abort would end it there.
+        """
         able = [worker for worker in self._able(target) if worker is not than]
+        able = [worker for worker in able if process is None or worker.process != process]
         return self._least_busy(able, session_id) if able else None
 
     async def not_ready(self) -> list[str]:
@@ -109,7 +115,8 @@ class Fleet:
         return [*missing, *dict.fromkeys(different)]
 
     def _able(self, target: Target) -> list[Worker]:
-        living = [worker for worker in self.workers if _lives(worker)]
+        left = twins(self.workers)
+        living = [worker for worker in self.workers if _lives(worker) and worker.url not in left]
         if target.engine_name is None:
             return living
         name = target.engine_name
@@ -123,7 +130,9 @@ class Fleet:
                 return tried
             raise Refusal.busy(self.workers[0].served.difference or _NONE_READY, code="another_model")
         name = target.engine_name
-        told = {worker.url: worker.fault or self._serving.why_not(worker, name) for worker in self.workers}
+        left = twins(self.workers)
+        asked = [worker for worker in self.workers if worker.url not in left]
+        told = {worker.url: worker.fault or self._serving.why_not(worker, name) for worker in asked}
         reasons = "; ".join(f"{url}: {why}" for url, why in told.items() if why is not None)
         raise Refusal.busy(
             f"no engine serves {name} now: {reasons}", code="adapter_not_loaded", retry_after_s=_RETRY_AFTER_S

@@ -13,6 +13,7 @@ from collector.records import Event
 from collector.store.registry_rows import RegistrySnapshot
 from collector.workers.proofs import Proofs
 from collector.workers.slots import Budget, budget, served_folders
+from collector.workers.twins import twins
 from collector.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Reconciler:
         self._read_at: float | None = None
         self._folders: tuple[RegistrySnapshot, dict[str, Path]] | None = None
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}
+        self._twins: dict[str, str] = {}
         self.failure: str | None = None
         """Why proofs cannot be read; None while they can."""
 
@@ -60,6 +62,7 @@ class Reconciler:
     async def look(self) -> None:
         """One look at every worker, at the store's proofs, and at what is missing."""
         await asyncio.gather(*(worker.look(_LOOK_LIMIT_S) for worker in self._workers))
+        self._find_twins()
         await self._read_proofs()
         await asyncio.gather(*(self._load_missing(worker) for worker in self._workers))
 
@@ -93,16 +96,22 @@ class Reconciler:
             await self._read()
 
     def budgets(self) -> list[Budget]:
-        """Every worker's slots."""
-        versions = self._registry().versions
-        return [budget(worker, versions, worker.loaded) for worker in self._workers]
+        """The slots of every worker, of two addresses of one process those of the first."""
+        versions, left = self._registry().versions, twins(self._workers)
+        return [budget(worker, versions, worker.loaded) for worker in self._workers if worker.url not in left]
 
     async def _follow(self, worker: Worker) -> None:
         while True:
             await worker.look(_LOOK_LIMIT_S)
+            self._find_twins()
             await self._read_proofs()
             await self._load_missing(worker)
             await asyncio.sleep(self._look_every_s)
+
+    def _find_twins(self) -> None:
+        before, self._twins = self._twins, twins(self._workers)
+        for url in self._twins.keys() - before.keys():
+            _log.error("engine worker %s", self._twins[url])
 
     async def _read_proofs(self) -> None:
         """At once where some worker has loaded what is not known to be proved there."""
@@ -140,6 +149,7 @@ class Reconciler:
             or worker.dumb is not None
             or worker.served.difference is not None
             or not worker.looked.is_set()
+            or worker.url in self._twins
         ):
             return
         wanted = self._served()

@@ -10,6 +10,7 @@ from collector.store.registry_rows import RegistrySnapshot
 from collector.workers.engine_load import RANK_FIELDS, rank_load
 from collector.workers.fleet import Fleet
 from collector.workers.slots import Budget
+from collector.workers.twins import twins
 
 
 class WorkerMetrics(PrometheusCollector):
@@ -44,7 +45,9 @@ class WorkerMetrics(PrometheusCollector):
         yield from self._loads()
 
     def _loads(self) -> Iterator[Metric]:
-        ranks = [(w.url, rank_load(load)) for w in self._fleet.workers for load in w.loads or ()]
+        left = twins(self._fleet.workers)
+        single = [worker for worker in self._fleet.workers if worker.url not in left]
+        ranks = [(w.url, rank_load(load)) for w in single for load in w.loads or ()]
         for field, text in RANK_FIELDS.items():
             family = GaugeMetricFamily(f"roundhouse_engine_{field}", text, labels=["worker", "rank"])
             for url, said in ranks:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from time import monotonic
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from collector.refusal import Refusal
 from collector.shapes.exchange import Exchange
 from collector.shapes.problem import Problem
 from collector.turn import EngineAborted, TurnInProgress
+from collector.turnstile import Turnstile
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -39,6 +40,7 @@ class Answer:
         *,
         ping_interval_s: float,
         metrics: Metrics,
+        turnstile: Turnstile,
     ) -> None:
         self._exchange = exchange
         self._turn = turn
@@ -46,6 +48,7 @@ class Answer:
         self._send = send
         self._ping_interval_s = ping_interval_s
         self._metrics = metrics
+        self._turnstile = turnstile
         self._headers: Headers = [
             (b"x-roundhouse-session", quote(turn.name.session_id, safe="/:@+=,;!~ ").encode()),
             (b"x-roundhouse-turn", turn.name.turn_id.encode()),
@@ -89,8 +92,7 @@ class Answer:
                 async for events in batches:
                     if exchange.stream:
                         await self._write(lambda events=events: exchange.events(events))
-            outcome = await turn.finish()
-            await self._end(outcome)
+            await self._end(await self._finished())
         # A client that left shows as a cancellation, or as a failed write.
         except (asyncio.CancelledError, OSError):
             self._over = True
@@ -106,6 +108,17 @@ class Answer:
                 # A fault of ours: it rises on, and the client is told what it can read.
                 if not self._over:
                     await self._refuse(Refusal.fault())
+
+    async def _finished(self) -> Outcome:
+        """The turn on record, as whole as its reply is, though the client may leave while it waits to be recorded."""
+        try:
+            await self._turnstile.enter()
+        except asyncio.CancelledError:
+            self._over = True
+            with suppress(Refusal):
+                await self._turn.finish()
+            raise
+        return await self._turn.finish()
 
     async def _end(self, outcome: Outcome) -> None:
         if self._exchange.stream:

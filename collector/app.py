@@ -28,6 +28,7 @@ from collector.shapes.messages import MessagesExchange, TokenCount, counted_call
 from collector.shapes.messages_problem import messages_problem
 from collector.shapes.problem import Problem, openai_problem
 from collector.shapes.responses import ResponsesExchange
+from collector.turnstile import Turnstile
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +40,16 @@ class TurnEndpoint:
     """Serves model calls in one wire shape."""
 
     def __init__(
-        self, collector: Collector, shape: Callable[[bytes], Exchange], problem: WordProblem = openai_problem
+        self,
+        collector: Collector,
+        turnstile: Turnstile,
+        shape: Callable[[bytes], Exchange],
+        problem: WordProblem,
     ) -> None:
         self._collector = collector
         self._shape = shape
         self._problem = problem
+        self._turnstile = turnstile
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reads, prepares and answers one call."""
@@ -51,6 +57,7 @@ class TurnEndpoint:
         try:
             caller, body = await _read(collector, scope, receive)
             started_at = datetime.now(UTC)
+            await self._turnstile.enter()
             exchange = self._shape(body)
             turn = await collector.capture.begin(exchange.call, caller.naming(exchange.call.session_name), started_at)
         except (Refusal, RecursionError, StoreError) as error:
@@ -58,8 +65,15 @@ class TurnEndpoint:
             return
         except ClientGone:
             return
-        interval_s = collector.config.ping_interval_s
-        await Answer(exchange, turn, receive, send, ping_interval_s=interval_s, metrics=collector.metrics).run()
+        await Answer(
+            exchange,
+            turn,
+            receive,
+            send,
+            ping_interval_s=collector.config.ping_interval_s,
+            metrics=collector.metrics,
+            turnstile=self._turnstile,
+        ).run()
 
 
 class BodyEndpoint:
@@ -143,6 +157,10 @@ def build_app(collector: Collector) -> Starlette:
 
     started = int(time())
     errors = _ErrorAnswers(collector)
+    turnstile = Turnstile()
+
+    def turns(shape: Callable[[bytes], Exchange], problem: WordProblem = openai_problem) -> TurnEndpoint:
+        return TurnEndpoint(collector, turnstile, shape, problem)
 
     async def models(request: Request) -> Response:
         owner = collector.keys.owner(headers_of(request.scope))
@@ -188,15 +206,15 @@ def build_app(collector: Collector) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", TurnEndpoint(collector, ChatExchange), methods=["POST"]),
-            Route("/v1/responses", TurnEndpoint(collector, ResponsesExchange), methods=["POST"]),
-            Route("/v1/messages", TurnEndpoint(collector, MessagesExchange, messages_problem), methods=["POST"]),
+            Route("/v1/chat/completions", turns(ChatExchange), methods=["POST"]),
+            Route("/v1/responses", turns(ResponsesExchange), methods=["POST"]),
+            Route("/v1/messages", turns(MessagesExchange, messages_problem), methods=["POST"]),
             Route(
                 "/v1/messages/count_tokens",
                 BodyEndpoint(collector, count_tokens, messages_problem),
                 methods=["POST"],
             ),
-            Route("/generate", TurnEndpoint(collector, GenerateExchange), methods=["POST"]),
+            Route("/generate", turns(GenerateExchange), methods=["POST"]),
             Route("/v1/feedback", BodyEndpoint(collector, collector.desk.accept), methods=["POST"]),
             Route("/v1/events", BodyEndpoint(collector, collector.desk.declare), methods=["POST"]),
             Route("/v1/models", models, methods=["GET"]),

@@ -12,6 +12,7 @@ from collector.attempts import Attempts, Twins
 from collector.caller import Caller
 from collector.config import CollectorConfig
 from collector.conversation import Call, Reply, content_text
+from collector.dialogue import Dialogue
 from collector.earlier_attempts import EarlierAttempts
 from collector.metrics import Metrics
 from collector.parsing.call_syntax import JSON_CALLS, CallSyntax
@@ -114,7 +115,7 @@ class Capture:
         if name is None:
             return len((await self._prompt(call, None, None)).ids)
         async with self._sessions.holding(caller.tenant, caller.stored_name(name)) as session:
-            ancestor = None if session is None else session.match(call.chat, going_on=False).ancestor
+            ancestor = None if session is None else session.match(Dialogue(call.chat), going_on=False).ancestor
             return len((await self._prompt(call, session, ancestor)).ids)
 
     async def _prepare(self, call: Call, caller: Caller, session: Session, started_at: datetime) -> TurnInProgress:
@@ -124,7 +125,8 @@ class Capture:
         session.targets[asked] = target
         stays_with = session.placements.at(session.last_turn)
         worker = await self._fleet.place(target, session_id=session.session_id, stays_with=stays_with)
-        match = session.match(call.chat) if call.chat is not None else Match(None, None)
+        dialogue = Dialogue(call.chat) if call.chat is not None else None
+        match = session.match(dialogue) if dialogue is not None else Match(None, None)
         prompt = await self._prompt(call, session, match.ancestor)
         continued = session.deepest_prefix(prompt.ids)
         # A client that does not wait for the end of a reply waits here until it is known whether that is on record.
@@ -163,7 +165,7 @@ class Capture:
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
             if plan.twins is not None:
                 plan.twins.broke_off = not turn.complete
-            return self._ended(caller, session, continued, match.ancestor, turn, reply)
+            return self._ended(caller, session, continued, match.ancestor, dialogue, turn, reply)
 
         def withhold(known: KnownTurn | None, reason: Withheld) -> None:
             session.withheld.add(reason)
@@ -313,6 +315,7 @@ class Capture:
         session: Session,
         continued: KnownTurn | None,
         ancestor: KnownTurn | None,
+        dialogue: Dialogue | None,
         turn: Turn,
         reply: Reply | None,
     ) -> KnownTurn | None:
@@ -323,11 +326,11 @@ class Capture:
             parent=continued,
             prompt_ids=turn.prompt_ids,
             completion_ids=turn.completion_ids,
-            chat=turn.request,
+            dialogue=dialogue,
             reply=reply,
             ancestor=ancestor,
         )
-        self._sessions.remember(caller.scope, session, known, turn.request)
+        self._sessions.remember(caller.scope, session, known, dialogue)
         return known
 
 

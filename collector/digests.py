@@ -2,47 +2,74 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import marshal
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from collector.conversation import content_text, tool_calls_of, visible_text
 
-SEED = b"roundhouse"
+_SEED = b"roundhouse"
+_KNOWN_TOOLS: dict[bytes, bytes] = {}
+"""Fingerprints of definitions by a hash of them as they came: an agent sends the same with every request."""
+_MOST_KNOWN_TOOLS = 64
+_WITHOUT_REFERENCES = 2
+"""A version of marshal that writes equal values alike, whichever objects they share."""
 _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def extend_digest(before: bytes, message: Mapping[str, object], *, arguments: bool = True) -> bytes:
-    """The fingerprint of a conversation with one more message."""
-    return hashlib.blake2b(before + _canonical(message, arguments=arguments), digest_size=16).digest()
+class MessageDigest(NamedTuple):
+    """The fingerprint of one message."""
+
+    whole: bytes
+    less_arguments: bytes
+    """The same whatever the arguments of its tool calls are."""
 
 
-def chain(messages: Sequence[Mapping[str, object]], start: bytes = SEED, *, arguments: bool = True) -> list[bytes]:
-    """The fingerprint after each message; entry 0 is that of the empty conversation.
+def digest_of(message: Mapping[str, object]) -> MessageDigest:
+    """Thinking, tool-call ids, key order of arguments and white space around a reply do not count."""
+    role = message.get("role")
+    if role != "assistant":
+        whole = _digest(["system" if role == "developer" else role, content_text(message), message.get("name")])
+        return MessageDigest(whole, whole)
+    said = [role, visible_text(message).strip()]
+    calls = tool_calls_of(message)
+    whole = _digest([*said, *(_canonical_call(call, arguments=True) for call in calls)])
+    if not calls:
+        return MessageDigest(whole, whole)
+    return MessageDigest(whole, _digest([*said, *(_canonical_call(call, arguments=False) for call in calls)]))
 
-    Without `arguments`, those of tool calls do not count.
-    """
-    digests = [start]
+
+def chain(messages: Iterable[bytes]) -> list[bytes]:
+    """The fingerprint of a conversation after each message; entry 0 is that of the empty one."""
+    digests = [_SEED]
     for message in messages:
-        digests.append(extend_digest(digests[-1], message, arguments=arguments))
+        digests.append(with_one_more(digests[-1], message))
     return digests
+
+
+def with_one_more(before: bytes, message: bytes) -> bytes:
+    """The fingerprint of a conversation that goes on with a message."""
+    return hashlib.blake2b(before + message, digest_size=16).digest()
 
 
 def tools_digest(tools: Sequence[Mapping[str, object]] | None) -> bytes:
     """The fingerprint of tool definitions; none and an empty list are the same."""
-    return hashlib.blake2b(_bytes(_canonical_json(list(tools))), digest_size=16).digest() if tools else _NO_TOOLS
+    if not tools:
+        return _NO_TOOLS
+    # By their hash, as one request may bring as much as its limit allows.
+    as_they_came = hashlib.blake2b(marshal.dumps(list(tools), _WITHOUT_REFERENCES)).digest()
+    known = _KNOWN_TOOLS.get(as_they_came)
+    if known is None:
+        known = hashlib.blake2b(_bytes(_canonical_json(list(tools))), digest_size=16).digest()
+        if len(_KNOWN_TOOLS) >= _MOST_KNOWN_TOOLS:
+            _KNOWN_TOOLS.clear()
+        _KNOWN_TOOLS[as_they_came] = known
+    return known
 
 
-def _canonical(message: Mapping[str, object], *, arguments: bool) -> bytes:
-    """Thinking, tool-call ids, key order of arguments and white space around a reply do not count."""
-    role = message.get("role")
-    parts: list[object] = ["system" if role == "developer" else role]
-    if role == "assistant":
-        parts.append(visible_text(message).strip())
-        parts.extend(_canonical_call(call, arguments=arguments) for call in tool_calls_of(message))
-    else:
-        parts += [content_text(message), message.get("name")]
-    return _bytes(_json(parts))
+def _digest(parts: list[object]) -> bytes:
+    return hashlib.blake2b(_bytes(_json(parts)), digest_size=16).digest()
 
 
 def _canonical_call(call: dict[str, Any], *, arguments: bool) -> list[object]:

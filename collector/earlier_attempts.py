@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from collector.caller import Caller, scope_of
 from collector.conversation import Call
-from collector.digests import chain, tools_digest
+from collector.dialogue import Dialogue
 from collector.ports import Past, PastAttempt
 
 TRIED_AGAIN_WITHIN_S = 900.0
@@ -60,8 +60,8 @@ class EarlierAttempts:
         now, now_s = datetime.now(UTC), monotonic()
         found: dict[_Key, EarlierAttempt] = {}
         for each in sorted(stored, key=lambda each: each.started_at):
-            said = chain(each.chat.messages)[-1] + tools_digest(each.chat.tools)
-            key = (each.tenant, scope_of(each.session_id) or each.session_id, each.api, said)
+            whose = scope_of(each.session_id) or each.session_id
+            key = (each.tenant, whose, each.api, Dialogue(each.chat).said)
             first = found.get(key)
             started_s = now_s - (now - each.started_at).total_seconds()
             trained = each.turn_id if each.trainable else None

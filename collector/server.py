@@ -47,6 +47,10 @@ _log = logging.getLogger(__name__)
 _SWITCH_INTERVAL_S = 0.001
 """How long a thread that seals or renders may hold the others up each time: Python's 5 ms are many tokens' time."""
 
+_COLLECT_AFTER_OBJECTS = 10_000
+"""Objects made before the youngest are looked through for cycles: those of some turns, where Python's 700 are some
+tokens."""
+
 _LEAVE_LIMIT_S = 5
 """Longest that turns whose connection was cut may take to be recorded."""
 
@@ -210,6 +214,7 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
     # What was loaded by now stays: it is not looked through again with every full collection.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS, 20, 20)
     with asyncio.Runner(loop_factory=uvicorn.Config("", log_config=None).get_loop_factory()) as runner:
         runner.run(serving)
 

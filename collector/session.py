@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from collector.conversation import Reply, reasoning_of
-from collector.digests import SEED, chain, extend_digest, tools_digest
+from collector.dialogue import Dialogue, is_system
+from collector.digests import digest_of, tools_digest, with_one_more
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Target
 from collector.records import ChatRequest, Link
@@ -45,7 +46,7 @@ class KnownTurn:
         parent: "KnownTurn | None",
         prompt_ids: Sequence[int],
         completion_ids: Sequence[int],
-        chat: ChatRequest | None,
+        dialogue: Dialogue | None,
         reply: Reply | None,
         ancestor: "KnownTurn | None" = None,
     ) -> None:
@@ -69,8 +70,9 @@ class KnownTurn:
         self.length = len(prompt_ids) + len(completion_ids)
         self.completion_tokens = len(completion_ids)
         self.token_digest = hashlib.blake2b(self.tokens[: self.length].tobytes(), digest_size=16).digest()
+        chat = dialogue.chat if dialogue is not None else None
         self.message_count = len(chat.messages) if chat is not None else 0
-        self.tools = tools_digest(chat.tools if chat is not None else None)
+        self.tools = dialogue.tools if dialogue is not None else tools_digest(None)
         self.variables: Mapping[str, object] | None = chat.chat_template_kwargs if chat is not None else None
         self.reply = reply
         messages = chat.messages if chat is not None else ()
@@ -136,39 +138,39 @@ class Session:
         """The same without system messages."""
         self._said: set[bytes] = set()
 
-    def add(self, known: KnownTurn, chat: ChatRequest | None) -> bytes | None:
+    def add(self, known: KnownTurn, dialogue: Dialogue | None) -> bytes | None:
         """Remembers a finished turn; the fingerprint of its dialogue, reply included."""
         self.tokens += known.added
         insort(self._by_length, (known.length, len(self._by_length), known))
-        if chat is None or known.reply is None:
+        if dialogue is None or known.reply is None:
             return None
-        reply = known.reply.message()
-        digests = chain(chat.messages)
-        with_reply = extend_digest(digests[-1], reply)
+        reply = digest_of(known.reply.message())
+        digests, messages = dialogue.digests, dialogue.chat.messages
+        with_reply = with_one_more(digests[-1], reply.whole)
         self._by_dialogue.setdefault(with_reply, []).append(known)
-        self._by_calls.setdefault(chain([*chat.messages, reply], arguments=False)[-1], []).append(known)
-        self._by_calls_alone.add(chain([*_without_system(chat.messages), reply], arguments=False)[-1])
-        first = next((n for n, message in enumerate(chat.messages) if not _is_system(message)), len(chat.messages))
+        by_calls = with_one_more(dialogue.digests_less_arguments[-1], reply.less_arguments)
+        self._by_calls.setdefault(by_calls, []).append(known)
+        self._by_calls_alone.add(with_one_more(dialogue.digests_of_talk[-1], reply.less_arguments))
+        first = next((n for n, message in enumerate(messages) if not is_system(message)), len(messages))
         self._said.update(digests[first + 1 :])
         self._said.add(with_reply)
         return with_reply
 
-    def match(self, chat: ChatRequest, *, going_on: bool = True) -> Match:
+    def match(self, dialogue: Dialogue, *, going_on: bool = True) -> Match:
         """The deepest turn whose messages and reply the request begins with; `going_on` counts it as continued.
 
         Of turns that read the same it is the one whose tool-call ids, thinking and wording come back. Where nothing
         tells them apart it is the newest that no request has continued yet, else the newest.
         """
-        digests = chain(chat.messages)
-        tools, echo = tools_digest(chat.tools), Echo(chat.messages)
+        digests, echo = dialogue.digests, Echo(dialogue.chat.messages)
         fitting = [
             (place, known)
-            for place in _replies_from_the_last(chat.messages)
+            for place in dialogue.reply_places
             for known in self._by_dialogue.get(digests[place + 1], ())
-            if known.tools == tools and not echo.agreement(known.trail).clashes
+            if known.tools == dialogue.tools and not echo.agreement(known.trail).clashes
         ]
         if not fitting:
-            return Match(None, self._departure(chat, digests, tools, echo), digests[-1] + tools)
+            return Match(None, self._departure(dialogue, echo), dialogue.said)
 
         def standing(candidate: tuple[int, KnownTurn]) -> tuple[object, ...]:
             place, known = candidate
@@ -176,27 +178,25 @@ class Session:
 
         known = max(fitting, key=standing)[1]
         known.trail.continued = known.trail.continued or going_on
-        return Match(known, None, digests[-1] + tools)
+        return Match(known, None, dialogue.said)
 
-    def _departure(self, chat: ChatRequest, digests: list[bytes], tools: bytes, echo: Echo) -> str | None:
+    def _departure(self, dialogue: Dialogue, echo: Echo) -> str | None:
         """How a request that extends no turn departs from what was said; None when it does not."""
-        replies = _replies_from_the_last(chat.messages)
-        digests_of_calls = chain(chat.messages, arguments=False) if replies else []
-        for count in replies:
-            same = self._by_calls.get(digests_of_calls[count + 1])
+        messages = dialogue.chat.messages
+        for place in dialogue.reply_places:
+            same = self._by_calls.get(dialogue.digests_less_arguments[place + 1])
             if same is not None:
-                same = [known for known in same if known.tools == tools]
+                same = [known for known in same if known.tools == dialogue.tools]
                 reserialized = any(not echo.agreement(known.trail).clashes for known in same)
                 return "tool_call_reserialized" if reserialized else "other" if same else "system_prompt_changed"
-        alone = _without_system(chat.messages)
-        digests_alone = chain(alone, arguments=False) if replies else []
-        if any(digests_alone[count + 1] in self._by_calls_alone for count in _replies_from_the_last(alone)):
+        talk = dialogue.reply_places_in_talk
+        if any(dialogue.digests_of_talk[place + 1] in self._by_calls_alone for place in talk):
             return "system_prompt_changed"
-        said = max((n for n, digest in enumerate(digests) if digest in self._said), default=0)
+        said = max((n for n, digest in enumerate(dialogue.digests) if digest in self._said), default=0)
         # The same messages again, or fewer, are another sample; more that part from what was said are a rewriting.
         # What goes on from a turn whose ids were not stored has history that no turn here can vouch for.
-        from_lost = self.lost and any(message.get("role") == "assistant" for message in chat.messages)
-        return "other" if from_lost or 0 < said < len(chat.messages) else None
+        from_lost = self.lost and bool(dialogue.reply_places)
+        return "other" if from_lost or 0 < said < len(messages) else None
 
     def deepest_prefix(self, ids: Sequence[int], *, recorded: bool = False) -> KnownTurn | None:
         """The longest known turn, or recorded one, whose prompt and completion these ids begin with."""
@@ -225,24 +225,6 @@ class Session:
         return ChatRequest(messages=messages, tools=chat.tools, chat_template_kwargs=chat.chat_template_kwargs)
 
 
-def dialogue_fingerprints(messages: Sequence[Mapping[str, object]]) -> list[tuple[int, bytes]]:
-    """Places of assistant messages and fingerprints up to them: what a sampled completion in common is found by."""
-    digests = chain(messages, SEED)
-    return [(place, digests[place + 1]) for place in _replies_from_the_last(messages)]
-
-
-def _replies_from_the_last(messages: Sequence[Mapping[str, object]]) -> list[int]:
-    return [n for n in range(len(messages) - 1, -1, -1) if messages[n].get("role") == "assistant"]
-
-
 def rank(agreement: Agreement, place: int, trail: Trail, turn_id: str, likely: bool) -> tuple[object, ...]:
     """Orders turns that a request may continue; the greatest is the one it does. `likely`: by what is not said."""
     return (agreement.call_ids, place, -agreement.clashes, likely, agreement.alike, not trail.continued, turn_id)
-
-
-def _is_system(message: Mapping[str, object]) -> bool:
-    return message.get("role") in ("system", "developer")
-
-
-def _without_system(messages: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    return [message for message in messages if not _is_system(message)]

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
@@ -12,11 +12,12 @@ from uuid_utils import uuid7
 
 from collector.caller import Caller, scope_of
 from collector.conversation import Call, Reply, ToolCall, tool_calls_of
+from collector.dialogue import Dialogue
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Past, PastTurn
 from collector.privacy.withheld import graver
-from collector.records import ChatRequest
-from collector.session import KnownTurn, Session, dialogue_fingerprints, rank
+from collector.session import KnownTurn, Session, rank
+from collector.stored_sessions import StoredSessions
 from collector.workers.placements import Placements
 
 _RECENT_SESSIONS = 64
@@ -52,8 +53,8 @@ class SessionIndex:
         self._stop_ids = stop_ids
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._tokens = 0
-        self._stored: set[str] = set()
-        self._unread_scopes: dict[str, list[str]] | None = None
+        self._stored = StoredSessions()
+        self._unread_scopes: dict[str, deque[str]] | None = None
         self._by_completion: OrderedDict[tuple[str, bytes], dict[tuple[str, str], _Candidate]] = OrderedDict()
         self._candidates = 0
         self._reading = asyncio.Lock()
@@ -92,9 +93,9 @@ class SessionIndex:
         finally:
             self.release(session)
 
-    def remember(self, scope: str, session: Session, known: KnownTurn, chat: ChatRequest | None) -> None:
+    def remember(self, scope: str, session: Session, known: KnownTurn, dialogue: Dialogue | None) -> None:
         """Adds a finished turn and makes it findable for calls without a session header."""
-        fingerprint = session.add(known, chat)
+        fingerprint = session.add(known, dialogue)
         self._tokens += known.added
         candidate = _Candidate(session.session_id, known.turn_id, known.trail)
         for key in (fingerprint, known.token_digest):
@@ -165,13 +166,8 @@ class SessionIndex:
         """Names of the sessions that earlier processes stored, read once; other sessions need no look."""
         if self._unread_scopes is not None:
             return
-        names = await asyncio.to_thread(self._past.session_ids)
-        self._stored.update(names)
-        self._unread_scopes = {}
-        for name in names:
-            scope = scope_of(name)
-            if scope is not None:
-                self._unread_scopes.setdefault(scope, []).append(name)
+        # Nothing was let go before this: no session can have been in memory.
+        self._stored, self._unread_scopes = await asyncio.to_thread(_listed, self._past)
 
     async def _load(self, tenant: str, session_id: str) -> Session:
         session = Session(session_id, tenant)
@@ -185,10 +181,11 @@ class SessionIndex:
                 session.withheld.add(withheld)
                 session.lost = session.lost or not turn.completion_ids
             if turn.completion_ids and turn.prompt_ids is not None:
-                ancestor = session.match(turn.chat).ancestor if turn.chat is not None else None
-                known = recall(turn, session.deepest_prefix(turn.prompt_ids), ancestor)
+                dialogue = None if turn.chat is None else Dialogue(turn.chat)
+                ancestor = None if dialogue is None else session.match(dialogue).ancestor
+                known = recall(turn, dialogue, session.deepest_prefix(turn.prompt_ids), ancestor)
                 known.withheld = withheld
-                self.remember(scope_of(session_id) or "", session, known, turn.chat)
+                self.remember(scope_of(session_id) or "", session, known, dialogue)
         session.declared.update(await asyncio.to_thread(self._past.declared, tenant, session_id))
         if self._several_workers:
             session.placements = Placements(await asyncio.to_thread(self._past.placed, session_id))
@@ -212,8 +209,7 @@ class SessionIndex:
         async with self._reading:
             await self._list_stored()
             assert self._unread_scopes is not None
-            unread = self._unread_scopes.pop(caller.scope, [])[-_RECENT_SESSIONS:]
-            for session_id in unread:
+            for session_id in self._unread_scopes.pop(caller.scope, ()):
                 key = (caller.tenant, session_id)
                 if key not in self._sessions:
                     self._sessions[key] = await self._load(caller.tenant, session_id)
@@ -224,7 +220,7 @@ class SessionIndex:
         What no client named goes first: a run that names its session goes on naming it.
         """
         messages = call.chat.messages if call.chat is not None else ()
-        keys = dialogue_fingerprints(messages) if call.chat is not None else self._token_keys(call.prompt_ids)
+        keys = Dialogue(call.chat).fingerprints() if call.chat is not None else self._token_keys(call.prompt_ids)
         echo = Echo(messages) if call.chat is not None else None
 
         def standing(candidate: tuple[int, _Candidate]) -> tuple[object, ...]:
@@ -250,7 +246,20 @@ class SessionIndex:
         return keys
 
 
-def recall(turn: PastTurn, parent: KnownTurn | None, ancestor: KnownTurn | None = None) -> KnownTurn:
+def _listed(past: Past) -> tuple[StoredSessions, dict[str, deque[str]]]:
+    """All sessions of the store; and by scope those of them that no header named and that were active last."""
+    stored, recent = StoredSessions(), dict[str, deque[str]]()
+    for name in past.session_ids():
+        stored.add(name)
+        scope = scope_of(name)
+        if scope is not None:
+            recent.setdefault(scope, deque(maxlen=_RECENT_SESSIONS)).append(name)
+    return stored, recent
+
+
+def recall(
+    turn: PastTurn, dialogue: Dialogue | None, parent: KnownTurn | None, ancestor: KnownTurn | None = None
+) -> KnownTurn:
     """What is remembered of a stored turn whose prompt is there."""
     assert turn.prompt_ids is not None
     return KnownTurn(
@@ -258,7 +267,7 @@ def recall(turn: PastTurn, parent: KnownTurn | None, ancestor: KnownTurn | None 
         parent=parent,
         prompt_ids=turn.prompt_ids,
         completion_ids=turn.completion_ids,
-        chat=turn.chat,
+        dialogue=dialogue,
         reply=None if turn.reply is None else _reply(turn.reply),
         ancestor=ancestor,
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from collector.conversation import reasoning_of, tool_calls_of
-from collector.digests import SEED, chain, extend_digest, tools_digest
+from collector.digests import chain, digest_of, tools_digest
 
 Message = Mapping[str, object]
 
@@ -56,20 +56,21 @@ def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
     if not isinstance(found, list) or not found:
         return None
     messages = [cast(Message, each) for each in cast(list[Any], found) if isinstance(each, dict)]
-    spoken = [each for each in messages if not _is_system(each)]
+    spoken = [message for message in messages if not _is_system(message)]
     answered = bool(reply.get("role") == "assistant" or reply.get("content") or reply.get("tool_calls"))
     tools = asked.get("tools")
     known = [cast(Message, each) for each in cast(list[Any], tools)] if isinstance(tools, list) else None
+    each = tuple(digest_of(message).less_arguments for message in spoken)
     return Dialogue(
-        said=tuple(chain(spoken, arguments=False)),
-        each=tuple(extend_digest(SEED, each, arguments=False) for each in spoken),
-        replies=tuple(place for place, each in enumerate(spoken) if each.get("role") == "assistant"),
-        system=chain([each for each in messages if _is_system(each)])[-1] + tools_digest(known),
-        reply=extend_digest(SEED, {**reply, "role": "assistant"}, arguments=False) if answered else None,
+        said=tuple(chain(each)),
+        each=each,
+        replies=tuple(place for place, message in enumerate(spoken) if message.get("role") == "assistant"),
+        system=chain(digest_of(message).whole for message in messages if _is_system(message))[-1] + tools_digest(known),
+        reply=digest_of({**reply, "role": "assistant"}).less_arguments if answered else None,
         reasoned=bool(reasoning_of(reply)),
         calls=_spelled(reply),
-        said_calls=tuple(_spelled(each) for each in spoken),
-        said_reasoned=tuple(bool(reasoning_of(each)) for each in spoken),
+        said_calls=tuple(_spelled(message) for message in spoken),
+        said_reasoned=tuple(bool(reasoning_of(message)) for message in spoken),
     )
 
 

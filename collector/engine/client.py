@@ -15,7 +15,7 @@ from collector.engine.engine_message import engine_message
 from collector.engine.event_stream import EventParser
 from collector.engine.reply import ReplyReader
 from collector.engine.score_reply import read_scored
-from collector.engine.stream_connection import NotConnected, StreamCut, StreamedAnswer, StreamPool
+from collector.engine.stream_connection import NotConnected, StreamClosed, StreamCut, StreamedAnswer, StreamPool
 from collector.engine.wire import (
     Delta,
     GenerateRequest,
@@ -93,6 +93,7 @@ class EngineClient:
         if not request.return_logprob:
             raise ValueError("return_logprob is False, expected True: no token is taken without its log mu")
         reader = ReplyReader(request.rid)
+        finished = False
         try:
             async with (
                 self._streamed("/generate", msgspec.json.encode(request)) as response,
@@ -101,6 +102,7 @@ class EngineClient:
                 async for payloads in arrivals:
                     delta = reader.read(payloads)
                     if delta is not None:
+                        finished = delta.finish is not None
                         yield delta
                     if reader.failure is not None:
                         raise reader.failure
@@ -109,6 +111,10 @@ class EngineClient:
         except _NeverSent:
             reader.ended = True
             raise
+        except StreamClosed as error:
+            # With the finish come totals, and they agree: nothing of the reply is missing, only the end of its framing.
+            if not finished:
+                raise self._cut(reader, _words(error)) from error
         except (StreamCut, TimeoutError) as error:
             raise self._cut(reader, _words(error)) from error
         finally:

@@ -21,7 +21,8 @@ class _Sampled(NamedTuple):
     token_id: int
 
 
-class _MetaInfo(msgspec.Struct, frozen=True):
+# Several for each token: without cycles, and so not looked for by the garbage collector.
+class _MetaInfo(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     completion_tokens: Count | None = None
     prompt_tokens: Count | None = None
@@ -33,12 +34,12 @@ class _MetaInfo(msgspec.Struct, frozen=True):
     routed_experts: str | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _Refusal(msgspec.Struct, frozen=True, gc=False):
     message: str
     code: int | None = None
 
 
-class _Event(msgspec.Struct, frozen=True):
+class _Event(msgspec.Struct, frozen=True, gc=False):
     output_ids: list[TokenId] = []
     meta_info: _MetaInfo | None = None
     error: _Refusal | None = None

@@ -26,6 +26,10 @@ class StreamCut(Exception):
     """The answer ended before it was whole, or was no HTTP."""
 
 
+class StreamClosed(StreamCut):
+    """The connection was closed before the answer was whole."""
+
+
 class StreamedAnswer(asyncio.Protocol):
     """One connection, and the answer that comes over it now."""
 
@@ -158,7 +162,7 @@ class StreamedAnswer(asyncio.Protocol):
         framed = b"content-length" in self._headers or b"transfer-encoding" in self._headers
         if self._headed and not framed and exc is None and self._error is None:
             self._whole = True
-        self._error = self._error or StreamCut(str(exc or "") or "the connection was closed")
+        self._error = self._error or StreamClosed(str(exc or "") or "the connection was closed")
         self._wake()
 
     def on_message_begin(self) -> None:

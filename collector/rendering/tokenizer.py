@@ -7,6 +7,7 @@ from tokenizers import Tokenizer
 
 from collector.errors import UserError
 from collector.model_json import read_json
+from collector.rendering.piece_memory import PieceMemory
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -20,6 +21,7 @@ class ChatTokenizer:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.backend = tokenizer
+        self._memory = PieceMemory(tokenizer)
         self.names = dict(names or {})
         """bos_token, eos_token and so on, as chat templates see them."""
         self.added = dict(tokenizer.get_added_tokens_decoder())
@@ -52,7 +54,7 @@ class ChatTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; special tokens written in it become their ids, and none is added."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        return self._memory.encode(text)
 
     def decode(self, ids: list[int]) -> str:
         """The whole text of some ids, special tokens included."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import uvicorn
+from starlette.types import ASGIApp
 
 from collector.app import build_app
 from collector.collector import Collector
@@ -48,8 +49,9 @@ async def serve(
     fleet: Fleet | None = None,
     choice: Choice | None = None,
     keeper: RouteKeeper | None = None,
+    wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> AsyncGenerator[Served]:
-    """A collector on a free loopback port."""
+    """A collector on a free loopback port; `wrap` puts something around its app."""
     kept = MemoryJournal() if journal is None else journal
     collector = Collector(
         config=config or CollectorConfig(),
@@ -68,7 +70,7 @@ async def serve(
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(build_app(collector), lifespan="on", log_config=None, timeout_graceful_shutdown=2)
+        uvicorn.Config(wrap(build_app(collector)), lifespan="on", log_config=None, timeout_graceful_shutdown=2)
     )
     task = asyncio.create_task(server.serve([listening]))
     while not server.started:

@@ -17,6 +17,8 @@ from collector.errors import EngineError, EngineUnavailable, StoreError
 from collector.fakes import MemoryJournal, Pause, ScriptedEngine, deltas
 from collector.keys import sha256_of
 from collector.rendering.renderer import Renderer
+from collector.shapes.problem import openai_problem
+from collector.turnstile import Turnstile
 from tests.collector.loopback import Served, post, serve, until
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -390,6 +392,30 @@ async def test_a_client_that_leaves_mid_stream_leaves_what_was_sampled(qwen3: Re
         assert served.engine.aborted == [turn.turn_id]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_whole_reply_is_recorded_as_whole_though_the_client_leaves_while_others_end(
+    qwen3: Renderer, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    ids = qwen3.tokenizer.encode(f"One.{END}")
+    real, entered = Turnstile.enter, list[Turnstile]()
+
+    async def enter(self: Turnstile) -> None:
+        entered.append(self)
+        await (real(self) if len(entered) == 1 else asyncio.Event().wait())
+
+    monkeypatch.setattr(Turnstile, "enter", enter)
+    async with serve(qwen3, ScriptedEngine(lambda _: deltas(ids))) as served:
+        request = {"model": "model", "messages": HI, "stream": stream}
+        task = asyncio.create_task(post(served, "/v1/chat/completions", request))
+        await until(lambda: len(entered) == 2)
+        task.cancel()
+        turn = await wait_for_turn(served)
+        assert (turn.finish_reason, turn.complete, turn.completion_ids) == ("stop", True, ids)
+        assert served.engine.aborted == []
+        await until(lambda: served.collector.capture.running == 0)
+        assert len(served.journal.turns) == 1
+
+
 async def test_a_waiting_client_is_sent_comments(qwen3: Renderer) -> None:
     ids = qwen3.tokenizer.encode(f"a{END}")
     engine = ScriptedEngine(lambda _: [Pause(0.25), *deltas(ids)])
@@ -706,7 +732,7 @@ async def test_a_request_nested_too_deeply_to_be_read_is_refused_and_counted(sma
 
     async with serve(small, replies(small, "a")) as served:
         scope: Any = {"type": "http", "method": "POST", "path": "/", "headers": []}
-        await TurnEndpoint(served.collector, shape)(scope, receive, send)
+        await TurnEndpoint(served.collector, Turnstile(), shape, openai_problem)(scope, receive, send)
         assert (sent[0]["status"], b"too_deep" in sent[1]["body"]) == (400, True)
         assert await refusals(served) == {"400": 1.0}
 

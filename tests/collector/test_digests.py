@@ -1,6 +1,7 @@
 """Fingerprints: the same whatever a client that parses and writes JSON makes of it, another when a value changed."""
 
 import json
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from collector.digests import chain, tools_digest
+from collector.digests import MessageDigest, digest_of, tools_digest
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -21,7 +22,7 @@ ARGUMENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=4)
 
 def fingerprint(arguments: str) -> bytes:
     call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    return chain([{"role": "assistant", "content": "", "tool_calls": [call]}])[-1]
+    return digest_of({"role": "assistant", "content": "", "tool_calls": [call]}).whole
 
 
 def written_by_javascript(value: Any) -> str:
@@ -109,8 +110,32 @@ def test_arguments_that_are_no_json_or_too_deep_to_read_are_taken_as_text() -> N
 
 def test_arguments_count_only_when_they_are_to() -> None:
     calls = [[{"function": {"name": name, "arguments": text}}] for name, text in (("f", "{}"), ("f", "1"), ("g", "1"))]
-    messages = [[{"role": "assistant", "content": "", "tool_calls": call}] for call in calls]
-    with_them = [chain(m)[-1] for m in messages]
-    without = [chain(m, arguments=False)[-1] for m in messages]
-    assert len(set(with_them)) == 3
-    assert without[0] == without[1] != without[2]
+    digests = [digest_of({"role": "assistant", "content": "", "tool_calls": call}) for call in calls]
+    assert len({digest.whole for digest in digests}) == 3
+    assert digests[0].less_arguments == digests[1].less_arguments != digests[2].less_arguments
+
+
+def test_messages_without_calls_have_one_fingerprint() -> None:
+    for message in ({"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}):
+        assert digest_of(message) == MessageDigest(digest_of(message).whole, digest_of(message).whole)
+
+
+def test_tools_sent_again_and_again_keep_their_fingerprint_and_others_have_another() -> None:
+    tools = [[{"type": "function", "function": {"name": f"f{n}", "parameters": {"x": 1e400}}}] for n in range(200)]
+    first = [tools_digest(each) for each in tools]
+    assert [tools_digest(json.loads(json.dumps(each))) for each in tools] == first
+    assert len(set(first)) == len(tools)
+    assert tools_digest([{"x": 1e400}]) != tools_digest([{"x": None}])
+    assert tools_digest([{"x": "\ud800"}]) != tools_digest([{"x": "\ud801"}])
+
+
+def test_tools_of_many_megabytes_are_not_kept() -> None:
+    tools_digest([{"x": "a"}])
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            tools_digest([{"x": str(number) * 10**6}])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10**6

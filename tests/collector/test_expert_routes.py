@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from collector.fakes import ScriptedEngine, deltas
 from collector.privacy.config import OptOutConfig
 from collector.rendering.renderer import Renderer
 from collector.store.expert_files import ExpertFiles
+from collector.store.expert_strays import stray_routes
 from collector.store.forget import forget
 from collector.store.layout import Layout
 from collector.store.reader import Reader
@@ -216,6 +219,81 @@ async def test_files_that_no_turn_names_go_at_the_start(small: Renderer, tmp_pat
     assert retention.remove_strays() == 0
 
 
+def put(path: Path, content: bytes = b"half") -> Path:
+    """A file that nobody can be about to record any more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (1e9, 1e9))
+    return path
+
+
+async def test_files_that_no_turn_names_are_set_aside_by_a_verification(small: Renderer, tmp_path: Path) -> None:
+    turn_id, path = await stored_turn(small, tmp_path)
+    os.utime(path, (1e9, 1e9))
+    stray = turn_id[:-1] + ("0" if turn_id[-1] != "0" else "1")
+    strays = [
+        put(path.with_name(f"{stray}.parquet")),
+        put(path.with_name("half.parquet.tmp")),
+        put(tmp_path / "experts" / "collector" / "note.txt"),
+        put(tmp_path / "experts" / "gone" / "2026-01-01" / "a.parquet"),
+        put(tmp_path / "experts" / "loose.parquet"),
+    ]
+    young = path.with_name("young.parquet")
+    young.write_bytes(b"half")
+    places = sorted(str(each.relative_to(tmp_path)) for each in strays)
+    found = verify(tmp_path)
+    assert not found.clean
+    assert sorted(map(str, found.faults)) == [
+        f"{place}: a file of no turn, expected expert routes of this store's turns; it is moved to quarantine/"
+        for place in places
+    ]
+    assert not any(each.exists() for each in strays)
+    assert path.exists()
+    assert young.exists()
+    kept = [each for each in (tmp_path / "quarantine").rglob("*") if each.is_file()]
+    assert sorted("/".join(each.relative_to(tmp_path / "quarantine").parts[1:]) for each in kept) == places
+    assert {each.read_bytes() for each in kept} == {b"half"}
+    assert verify(tmp_path).clean
+    assert Reader(tmp_path).expert_routes(turn_id) is not None
+
+
+async def test_a_file_of_no_turn_stays_while_its_writer_runs_and_that_is_said(small: Renderer, tmp_path: Path) -> None:
+    _, path = await stored_turn(small, tmp_path)
+    stray = put(path.with_name("stray.parquet"))
+    with Writer(tmp_path, "collector"):
+        (fault,) = verify(tmp_path).faults
+        assert (fault.where, fault.action) == (
+            str(stray.relative_to(tmp_path)),
+            "stop the writer and run verify again to set it aside",
+        )
+        assert stray.exists()
+    assert len(verify(tmp_path).faults) == 1
+    assert not stray.exists()
+
+
+async def test_no_file_is_a_stray_where_turns_are_lost_that_may_have_named_it(small: Renderer, tmp_path: Path) -> None:
+    _, path = await stored_turn(small, tmp_path)
+    os.utime(path, (1e9, 1e9))
+    journal = tmp_path / "journals" / "collector.sqlite"
+    journal.write_bytes(b"no journal" * 1000)
+    for beside in ("-wal", "-shm"):
+        journal.with_name(f"collector.sqlite{beside}").unlink(missing_ok=True)
+    with Writer(tmp_path, "other"):
+        pass
+    assert stray_routes(Layout(tmp_path)) == []
+    assert path.exists()
+
+
+async def test_the_note_of_what_expired_is_no_stray(small: Renderer, tmp_path: Path) -> None:
+    await stored_turn(small, tmp_path)
+    later = datetime.now(UTC) + timedelta(days=4)
+    assert ExpertRetention(ExpertRoutesConfig(max_age_days=2), tmp_path, "collector").expire(later) == 1
+    note = tmp_path / "experts" / "collector" / "expired-before"
+    os.utime(note, (1e9, 1e9))
+    assert verify(tmp_path).clean
+    assert note.exists()
+
+
 async def test_routes_expire_by_their_own_age_and_their_turns_stay(small: Renderer, tmp_path: Path) -> None:
     turn_id, path = await stored_turn(small, tmp_path)
     retention = ExpertRetention(ExpertRoutesConfig(max_age_days=2), tmp_path, "collector")
@@ -277,3 +355,41 @@ def test_the_engine_speaks_base64() -> None:
     assert reader.read([event("%%%")]) is None
     assert isinstance(reader.failure, EngineError)
     assert "expected base64 of int32" in str(reader.failure)
+
+
+async def test_files_that_are_deleted_while_strays_are_looked_for_are_none(
+    small: Renderer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, path = await stored_turn(small, tmp_path)
+    gone = put(path.parent.with_name("2026-01-01") / "gone.parquet")
+    real = Path.lstat
+
+    def lstat(self: Path) -> os.stat_result:
+        # As when the day expires just now.
+        if self == gone and gone.parent.exists():
+            shutil.rmtree(gone.parent)
+        return real(self)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert stray_routes(Layout(tmp_path)) == []
+    assert not gone.exists()
+
+
+async def test_what_was_set_aside_is_told_though_the_next_file_could_not_be(
+    small: Renderer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, path = await stored_turn(small, tmp_path)
+    first, second = (put(path.with_name(f"{name}.parquet")) for name in "ab")
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self == second:
+            raise OSError(5, "Input/output error")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    faults = {fault.where: fault.action for fault in stray_routes(Layout(tmp_path))}
+    assert faults == {
+        str(first.relative_to(tmp_path)): "it is moved to quarantine/",
+        str(second.relative_to(tmp_path)): "run verify where the store can be written to set it aside",
+    }

@@ -17,8 +17,10 @@ from collector.shapes.chat import ChatExchange
 from collector.shapes.generate import GenerateExchange
 from collector.shapes.messages import MessagesExchange
 from collector.shapes.messages_problem import messages_problem
+from collector.shapes.problem import openai_problem
 from collector.shapes.responses import ResponsesExchange
 from collector.store.registry_rows import RegistrySnapshot
+from collector.turnstile import Turnstile
 from tests.collector.published import small_renderer
 
 NAMES = ["role", "content", "type", "text", "tool_calls", "function", "name", "arguments", "x"]
@@ -91,7 +93,9 @@ async def status_of(app: Any, body: bytes) -> int:
 async def test_any_chat_body_is_answered(collector: Collector, body: Any) -> None:
     journal: Any = collector.capture._journal
     before = len(journal.turns)
-    status = await status_of(TurnEndpoint(collector, ChatExchange), json.dumps(body).encode())
+    status = await status_of(
+        TurnEndpoint(collector, Turnstile(), ChatExchange, openai_problem), json.dumps(body).encode()
+    )
     assert status in (200, 400, 404)
     assert len(journal.turns) - before == (status == 200)
     assert collector.capture.running == 0
@@ -100,7 +104,9 @@ async def test_any_chat_body_is_answered(collector: Collector, body: Any) -> Non
 @settings(max_examples=60, deadline=None)
 @given(body=GENERATE)
 async def test_any_generate_body_is_answered(collector: Collector, body: Any) -> None:
-    status = await status_of(TurnEndpoint(collector, GenerateExchange), json.dumps(body).encode())
+    status = await status_of(
+        TurnEndpoint(collector, Turnstile(), GenerateExchange, openai_problem), json.dumps(body).encode()
+    )
     assert status in (200, 400, 404)
     assert collector.capture.running == 0
 
@@ -115,7 +121,7 @@ async def test_any_feedback_body_is_answered(collector: Collector, body: Any) ->
 @settings(max_examples=100, deadline=None)
 @given(body=st.binary(max_size=60))
 async def test_any_bytes_are_answered(collector: Collector, body: bytes) -> None:
-    assert await status_of(TurnEndpoint(collector, ChatExchange), body) == 400
+    assert await status_of(TurnEndpoint(collector, Turnstile(), ChatExchange, openai_problem), body) == 400
 
 
 BLOCK = st.fixed_dictionaries(
@@ -159,7 +165,7 @@ RESPONSES = st.fixed_dictionaries(
 async def test_any_messages_body_is_answered(collector: Collector, body: Any) -> None:
     journal: Any = collector.capture._journal
     before = len(journal.turns)
-    endpoint = TurnEndpoint(collector, MessagesExchange, messages_problem)
+    endpoint = TurnEndpoint(collector, Turnstile(), MessagesExchange, messages_problem)
     status = await status_of(endpoint, json.dumps(body).encode())
     assert status in (200, 400, 404)
     assert len(journal.turns) - before == (status == 200)
@@ -171,7 +177,9 @@ async def test_any_messages_body_is_answered(collector: Collector, body: Any) ->
 async def test_any_responses_body_is_answered(collector: Collector, body: Any) -> None:
     journal: Any = collector.capture._journal
     before = len(journal.turns)
-    status = await status_of(TurnEndpoint(collector, ResponsesExchange), json.dumps(body).encode())
+    status = await status_of(
+        TurnEndpoint(collector, Turnstile(), ResponsesExchange, openai_problem), json.dumps(body).encode()
+    )
     assert status in (200, 400, 404)
     assert len(journal.turns) - before == (status == 200)
     assert collector.capture.running == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from collector.errors import StoreError
 from collector.fakes import Pause, ScriptedEngine, deltas
@@ -66,10 +68,36 @@ async def url_of(process: subprocess.Popen[str], file: Path) -> str:
     return read_ready_file(file).url
 
 
+def named_by_client(app: ASGIApp) -> ASGIApp:
+    """An engine names a request as its client does, a collector by the id of its turn; both are of one length."""
+
+    async def renamed(scope: Scope, receive: Receive, send: Send) -> None:
+        body = turn_id = b""
+
+        async def read() -> Message:
+            nonlocal body
+            message = await receive()
+            body += message.get("body", b"")
+            return message
+
+        async def write(message: Message) -> None:
+            nonlocal turn_id
+            if message["type"] == "http.response.start":
+                turn_id = dict(message["headers"]).get(b"x-roundhouse-turn", b"")
+            elif turn_id:
+                rid = json.loads(body)["rid"].encode()
+                message = {**message, "body": message.get("body", b"").replace(turn_id, rid)}
+            await send(message)
+
+        await app(scope, read, write)
+
+    return renamed
+
+
 @asynccontextmanager
 async def engine_of(small: Renderer, *scripts: Callable[[Any], Any]) -> AsyncGenerator[Any]:
     """An engine over HTTP: a collector's own /generate, which speaks an engine's shape."""
-    async with serve(small, ScriptedEngine(*scripts)) as served:
+    async with serve(small, ScriptedEngine(*scripts), wrap=named_by_client) as served:
         yield served
 
 

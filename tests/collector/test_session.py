@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from collector.conversation import Reply, ToolCall
+from collector.dialogue import Dialogue
 from collector.records import ChatRequest
 from collector.session import KnownTurn, Session
 from tests.shared_folder import MISSING, find_shared
@@ -25,13 +26,13 @@ def said(text: str, **more: object) -> dict[str, Any]:
 def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]] | None]) -> Session:
     session, prompt = Session("s", "dev"), [1, 2, 3]
     for number, (messages, reply, tools) in enumerate(turns):
-        chat = ChatRequest(messages=messages, tools=tools)
+        chat = Dialogue(ChatRequest(messages=messages, tools=tools))
         known = KnownTurn(
             turn_id=f"t{number + 1}",
             parent=session.deepest_prefix(prompt),
             prompt_ids=prompt,
             completion_ids=[7, number],
-            chat=chat,
+            dialogue=chat,
             reply=reply,
             ancestor=session.match(chat).ancestor,
         )
@@ -43,7 +44,7 @@ def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]
 def matched(
     session: Session, messages: list[dict[str, Any]], tools: list | None = None
 ) -> tuple[str | None, str | None]:
-    match = session.match(ChatRequest(messages=messages, tools=tools))
+    match = session.match(Dialogue(ChatRequest(messages=messages, tools=tools)))
     return (match.ancestor.turn_id if match.ancestor else None, match.break_kind)
 
 
@@ -139,14 +140,14 @@ def test_a_parent_by_its_ids_is_no_part_of_the_dialogue() -> None:
         parent=session.deepest_prefix([1, 2, 3, 7, 0, 9, 7, 1, 9]),
         prompt_ids=[1, 2, 3, 7, 0, 9, 7, 1, 9],
         completion_ids=[7],
-        chat=ChatRequest(messages=flat),
+        dialogue=Dialogue(ChatRequest(messages=flat)),
         reply=Reply(content="ok", reasoning="K"),
     )
     assert known.parent is not None
     assert known.parent.turn_id == "t2"
-    session.add(known, ChatRequest(messages=flat))
+    session.add(known, Dialogue(ChatRequest(messages=flat)))
     chat = ChatRequest(messages=[*flat, said("ok"), user("next")])
-    assert session.match(chat).ancestor is known
+    assert session.match(Dialogue(chat)).ancestor is known
     assert [m.get("reasoning_content") for m in session.with_thinking(chat, known).messages] == [None, "K", None]
 
 
@@ -233,18 +234,23 @@ def test_rewritten_thinking_of_a_message_that_was_not_sampled_here_is_a_rewritin
 def test_a_message_that_spells_a_whole_dialogue_is_still_one_message() -> None:
     """Its ids continue a turn of more messages, which are not messages of this request."""
     session = Session("s", "dev")
-    long = ChatRequest(messages=[*FIRST, said("Hello."), user("More?")])
+    long = Dialogue(ChatRequest(messages=[*FIRST, said("Hello."), user("More?")]))
     parent = KnownTurn(
-        turn_id="t1", parent=None, prompt_ids=[1, 2], completion_ids=[3], chat=long, reply=Reply(content="a")
+        turn_id="t1", parent=None, prompt_ids=[1, 2], completion_ids=[3], dialogue=long, reply=Reply(content="a")
     )
     session.add(parent, long)
-    short = ChatRequest(messages=[user("all of it, written out")])
+    short = Dialogue(ChatRequest(messages=[user("all of it, written out")]))
     child = KnownTurn(
-        turn_id="t2", parent=parent, prompt_ids=[1, 2, 3, 4], completion_ids=[5], chat=short, reply=Reply(content="b")
+        turn_id="t2",
+        parent=parent,
+        prompt_ids=[1, 2, 3, 4],
+        completion_ids=[5],
+        dialogue=short,
+        reply=Reply(content="b"),
     )
     session.add(child, short)
-    chat = ChatRequest(messages=[*short.messages, said("b"), user("On.")])
-    assert session.match(chat)[:2] == (child, None)
+    chat = ChatRequest(messages=[*short.chat.messages, said("b"), user("On.")])
+    assert session.match(Dialogue(chat))[:2] == (child, None)
     assert session.with_thinking(chat, child).messages == chat.messages
 
 
@@ -284,7 +290,7 @@ def test_thinking_is_put_back_where_the_client_left_it_out() -> None:
         (second, Reply(content="Yes.", reasoning="Two."), None),
     )
     chat = ChatRequest(messages=[*second, said("Yes."), user("And?")])
-    known = session.match(chat).ancestor
+    known = session.match(Dialogue(chat)).ancestor
     assert known is not None
     restored = session.with_thinking(chat, known).messages
     assert [message.get("reasoning_content") for message in restored] == [None, None, "One.", None, "Two.", None]
@@ -305,9 +311,9 @@ def test_the_parent_is_the_deepest_turn_whose_ids_begin_the_prompt() -> None:
 
 def test_two_branches_from_one_turn_each_keep_their_ids() -> None:
     session = Session("s", "dev")
-    root = KnownTurn(turn_id="r", parent=None, prompt_ids=[1], completion_ids=[2], chat=None, reply=None)
-    left = KnownTurn(turn_id="a", parent=root, prompt_ids=[1, 2, 3], completion_ids=[4], chat=None, reply=None)
-    right = KnownTurn(turn_id="b", parent=root, prompt_ids=[1, 2, 5, 6], completion_ids=[7], chat=None, reply=None)
+    root = KnownTurn(turn_id="r", parent=None, prompt_ids=[1], completion_ids=[2], dialogue=None, reply=None)
+    left = KnownTurn(turn_id="a", parent=root, prompt_ids=[1, 2, 3], completion_ids=[4], dialogue=None, reply=None)
+    right = KnownTurn(turn_id="b", parent=root, prompt_ids=[1, 2, 5, 6], completion_ids=[7], dialogue=None, reply=None)
     for known in (root, left, right):
         session.add(known, None)
     assert [list(known.ids()) for known in (root, left, right)] == [[1, 2], [1, 2, 3, 4], [1, 2, 5, 6, 7]]
@@ -319,7 +325,12 @@ def test_ids_of_a_long_branch_are_kept_once() -> None:
     for number in range(200):
         parent = session.deepest_prefix(prompt)
         known = KnownTurn(
-            turn_id=str(number), parent=parent, prompt_ids=prompt, completion_ids=[number] * 10, chat=None, reply=None
+            turn_id=str(number),
+            parent=parent,
+            prompt_ids=prompt,
+            completion_ids=[number] * 10,
+            dialogue=None,
+            reply=None,
         )
         session.add(known, None)
         prompt = [*known.ids(), 1, 2, 3]
@@ -342,7 +353,7 @@ def test_parents_in_the_recorded_cases_are_found(name: str) -> None:
             parent=parent,
             prompt_ids=turn["prompt_ids"],
             completion_ids=turn["completion_ids"],
-            chat=None,
+            dialogue=None,
             reply=None,
         )
         session.add(known, None)

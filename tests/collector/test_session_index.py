@@ -1,12 +1,14 @@
 """The sessions in memory: found by header or by a completion in common, bounded, read back when they go on."""
 
 import asyncio
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from collector.caller import Caller, identify
 from collector.conversation import Call, Reply, Sampling, ToolCall
+from collector.dialogue import Dialogue
 from collector.fakes import MemoryPast
 from collector.ports import PastTurn
 from collector.records import ChatRequest, Turn
@@ -43,13 +45,13 @@ async def finish_turn(
 ) -> Session:
     session = await sessions.find(who, call(messages))
     session.last_turn += 1
-    chat = ChatRequest(messages=messages)
+    chat = Dialogue(ChatRequest(messages=messages))
     known = KnownTurn(
         turn_id=turn_id,
         parent=None,
         prompt_ids=[1] * (size - 1),
         completion_ids=[7],
-        chat=chat,
+        dialogue=chat,
         reply=reply,
         ancestor=session.match(chat).ancestor,
     )
@@ -132,7 +134,9 @@ async def test_ids_without_messages_that_were_sampled_twice_each_get_one_continu
     runs: list[Session] = []
     for n in range(2):
         runs.append(await sessions.find(caller(), Call(api="generate", prompt_ids=(1, 1), sampling=Sampling())))
-        known = KnownTurn(turn_id=f"t{n}", parent=None, prompt_ids=[1, 1], completion_ids=[7], chat=None, reply=None)
+        known = KnownTurn(
+            turn_id=f"t{n}", parent=None, prompt_ids=[1, 1], completion_ids=[7], dialogue=None, reply=None
+        )
         sessions.remember(caller().scope, runs[-1], known, None)
     assert [await sessions.find(caller(), by_ids) for _ in range(3)] == [runs[1], runs[0], runs[1]]
 
@@ -228,6 +232,43 @@ async def test_a_stored_session_is_read_once_and_only_its_own_tenants_turns_coun
     assert found[0].last_turn == 3
     await sessions.find(caller(x_session_id="new"), call(HI))
     assert past.read == ["old"]
+
+
+async def test_a_session_that_was_let_go_and_dropped_begins_anew_without_a_look_into_the_store() -> None:
+    past = SlowPast()
+    sessions = index(past, most_sessions=1)
+    await finish_turn(sessions, caller(x_session_id="a"), HI)
+    await finish_turn(sessions, caller(x_session_id="b"), HI)
+    assert past.read == []
+    assert await sessions.known("dev", "a") is not None
+    assert past.read == ["a"]
+    await finish_turn(sessions, caller(x_session_id="c"), HI)
+    assert sessions.drop("dev", "a")
+    assert sessions.drop("dev", "old")
+    assert await sessions.known("dev", "a") is None
+    assert (await sessions.find(caller(x_session_id="old"), call(HI))).last_turn == 0
+    assert past.read == ["a"]
+
+
+async def test_what_is_remembered_of_sessions_that_were_let_go_does_not_grow_with_their_names() -> None:
+    sessions = index(most_sessions=4)
+
+    async def serve(count: int) -> None:
+        for _ in range(count):
+            await finish_turn(sessions, caller(), HI)
+
+    tracemalloc.start()
+    try:
+        await serve(1000)
+        # Whatever is bounded is full by now.
+        before, _ = tracemalloc.get_traced_memory()
+        await serve(2000)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(sessions), len(sessions._stored)) == (4, 2996)
+    # A name alone takes 100 bytes, and another 50 in a set.
+    assert (after - before) / 2000 < 60
 
 
 @pytest.mark.parametrize(

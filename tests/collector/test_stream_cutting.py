@@ -18,8 +18,10 @@ from collector.routes import RegistryRoutes
 from collector.shapes.chat import ChatExchange
 from collector.shapes.messages import MessagesExchange
 from collector.shapes.messages_problem import messages_problem
+from collector.shapes.problem import openai_problem
 from collector.shapes.responses import ResponsesExchange
 from collector.store.registry_rows import RegistrySnapshot
+from collector.turnstile import Turnstile
 from tests.collector.published import small_renderer
 from tests.collector.wire_events import messages_events, responses_events
 
@@ -46,9 +48,9 @@ def bodies() -> dict[str, tuple[Any, dict[str, Any]]]:
     messages = {"max_tokens": 9, "messages": HI, "tools": [{"name": "f", "input_schema": {}}]}
     responses = {"input": "Hi", "tools": [{"type": "function", **function}]}
     return {
-        "chat": ((ChatExchange,), {"model": "model", **chat}),
+        "chat": ((ChatExchange, openai_problem), {"model": "model", **chat}),
         "messages": ((MessagesExchange, messages_problem), {"model": "model", **messages}),
-        "responses": ((ResponsesExchange,), {"model": "model", **responses}),
+        "responses": ((ResponsesExchange, openai_problem), {"model": "model", **responses}),
     }
 
 
@@ -125,7 +127,7 @@ async def stream_of(renderer: Renderer, steps: list[Delta], shape: Any, body: di
         sent.append(message.get("body", b""))
 
     try:
-        await TurnEndpoint(collector, *shape)({"type": "http", "headers": []}, receive, send)
+        await TurnEndpoint(collector, Turnstile(), *shape)({"type": "http", "headers": []}, receive, send)
     finally:
         collector.capture.close()
     return b"".join(sent).decode()

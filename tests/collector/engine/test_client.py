@@ -123,6 +123,67 @@ async def test_a_reply_cut_inside_http_chunking_is_unavailable() -> None:
             await anext(reply)
 
 
+async def test_a_reply_is_whole_once_its_finish_has_come_and_a_cut_before_that_is_none() -> None:
+    head = STREAM_HEAD.replace(b"connection: close", b"transfer-encoding: chunked")
+    first, last, done = (b"%x\r\n%s\r\n" % (len(event), event) for event in EVENTS)
+    stream = first + last + done
+    finished = len(first + last) - len(b"\r\n")
+    places = [0, 1, len(first) - 2, len(first), len(first) + 40, *range(finished - 3, len(stream) + 1)]
+    at = iter(places)
+
+    async def respond(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.line == "POST /generate":
+            await replying(head, stream[: next(at)])(request, writer)
+        else:
+            writer.write(answer(200, b""))
+
+    async with talking_to(respond) as (client, stub):
+        for place in places:
+            if place >= finished:
+                check(await collect(client))
+            else:
+                with pytest.raises(EngineUnavailable, match=r"cut the reply to r-1 after [01] tokens"):
+                    await collect(client)
+    assert stub.lines().count("POST /generate") == len(places)
+    assert stub.lines().count("POST /abort_request") == sum(place < finished for place in places)
+
+
+async def test_a_connection_whose_answer_has_no_end_is_not_used_again() -> None:
+    head = STREAM_HEAD.replace(b"connection: close", b"transfer-encoding: chunked")
+    chunks = [b"%x\r\n%s\r\n" % (len(event), event) for event in EVENTS]
+    connections: set[asyncio.StreamWriter] = set()
+    requests = 0
+
+    async def respond(request: Received, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        requests += 1
+        connections.add(writer)
+        end = b"" if requests == 2 else b"0\r\n\r\n"
+        await replying(head, *chunks, end, then_close=requests == 2)(request, writer)
+
+    async with talking_to(respond) as (client, _):
+        for _ in range(4):
+            check(await collect(client))
+    assert (requests, len(connections)) == (4, 2)
+
+
+async def test_a_finish_whose_totals_do_not_agree_is_refused_though_the_connection_ends_there() -> None:
+    wrong = EVENTS[1].replace(b'"output_token_logprobs_length":2', b'"output_token_logprobs_length":3')
+    head = STREAM_HEAD.replace(b"connection: close", b"transfer-encoding: chunked")
+    chunks = [b"%x\r\n%s\r\n" % (len(event), event) for event in (EVENTS[0], wrong)]
+    async with talking_to(replying(head, *chunks)) as (client, _):
+        with pytest.raises(EngineError, match="output_token_logprobs_length 3"):
+            await collect(client)
+
+
+async def test_a_refusal_that_is_cut_off_is_no_reply() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n"
+    for status in (b"200 OK", b"400 Bad"):
+        async with talking_to(replying(head.replace(b"200 OK", status) + b"{")) as (client, _):
+            with pytest.raises(EngineError):
+                await collect(client)
+
+
 async def test_silence_is_waited_out_only_so_long() -> None:
     async with talking_to(replying(STREAM_HEAD, EVENTS[0], then_close=False), idle_timeout_s=0.1) as (client, stub):
         with pytest.raises(EngineUnavailable, match="after 1 tokens"):

@@ -40,17 +40,21 @@ def padded(order: Json, triples: list[list[Any]]) -> None:
         triple[0] = 0.0
 
 
+UNLIKELY = -2.0
+"""Nats: a token that was about as likely as said is nothing to find."""
+
+
 class PaddedOnce(Fault):
-    """One token of all has a zero for its log-probability."""
+    """One token of all, and no likely one, has a zero for its log-probability."""
 
     def __init__(self) -> None:
         self._done = False
 
     async def said(self, order: Json, reply: list[Json], url: str) -> None:
-        """Pads the first reply."""
-        if not self._done:
-            self._done = True
-            sampled_triples(reply)[-1][0] = 0.0
+        """Pads the first reply that ends with such a token."""
+        last = sampled_triples(reply)[-1]
+        if not self._done and last[0] < UNLIKELY:
+            self._done, last[0] = True, 0.0
 
 
 class Capture(NamedTuple):

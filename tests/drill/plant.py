@@ -100,7 +100,8 @@ def collecting(store: Path, *, model: Path, engine: str) -> Iterator[str]:
     config = CollectorConfig()
     with Writer(store, config.writer) as writer, Registry(store) as registry:
         routes = RegistryRoutes([model.name], registry.snapshot())
-        client = EngineClient(engine)
+        # Engine, collector and users share this process: on a slow machine each waits long for its turn.
+        client = EngineClient(engine, connect_timeout_s=60.0)
         worker = Worker(engine, client, ServedModel(client, model))
         reconciler = Reconciler((worker,), store=store, registry=lambda: routes.snapshot, tell=writer.append)
         collector = Collector(

@@ -24,8 +24,8 @@ from tests.engines.conftest import Engine, Folders
 from tests.engines.oracle import Oracle
 from tests.engines.sampled import request, running, until_idle
 from tests.trainer.publish.tampering import tampering
+from trainer.adapters import wait_for_readers
 from trainer.policy import Policy
-from trainer.publish.drain import withdraw
 from trainer.publish.policy_probe import PolicyPredictor, make_probe, read_published
 from trainer.publish.probe import Probe
 from trainer.publish.publisher import Publisher, PublishError
@@ -128,9 +128,9 @@ async def test_a_swap_under_traffic(line: Line, policy: Policy, folders: Folders
     line.route(2)
     registry.change_state("bot", 1, expected="live", to="retired", **WHO)
     revision = registry.revision()
-    gone = await asyncio.to_thread(lambda: withdraw(registry, publisher, "bot@1", revision=revision, config=CONFIG))
-    assert gone.dead == ()
-    assert gone.unloaded.left_behind == {}
+    assert await asyncio.to_thread(wait_for_readers, registry, revision, CONFIG.acknowledge_limit_s) == []
+    await asyncio.sleep(CONFIG.settle_s)
+    assert (await asyncio.to_thread(publisher.unload, "bot@1")).left_behind == {}
     late = [await line.ask(f"Hello {n}") for n in range(3)]
     assert [status for status, _ in [*await asyncio.gather(*early), *late]] == [200] * 9
 

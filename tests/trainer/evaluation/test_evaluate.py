@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collector.conversation import Reply
+from collector.conversation import Reply, TextDelta
 from collector.engine.wire import Finish, GenerateRequest
 from collector.errors import EngineUnavailable, UserError
 from collector.fakes import Pause, Script, ScriptedEngine, deltas
@@ -166,18 +166,22 @@ def test_the_prompt_is_rendered_and_the_reply_read_as_the_collector_does(rendere
     assert (sampling.temperature, sampling.max_new_tokens, sampling.sampling_seed) == (0.5, 9, 7)
 
 
+def only_text(text: str) -> Reply:
+    return Reply(content=text, order=(TextDelta(text),))
+
+
 def test_without_tools_a_call_is_text_and_ids_go_as_they_are(renderer: Renderer) -> None:
     by_ids = Task(task_id="t", prompt_ids=[5, 6], verifier=Verifier(exact="x"))
     sampler, engine = scripted(renderer, says(renderer, "<tool_call>1</tool_call><|im_end|>"), max_tokens=33)
     (reply,) = sampler.sample(wanted(by_ids), None)
-    assert reply == Reply(content="<tool_call>1</tool_call>")
+    assert reply == only_text("<tool_call>1</tool_call>")
     assert (engine.requests[0].input_ids, engine.requests[0].lora_path) == ([5, 6], None)
     assert engine.requests[0].sampling_params.max_new_tokens == 33
 
 
 def test_a_reply_cut_by_its_length_is_a_reply(renderer: Renderer) -> None:
     sampler, _ = scripted(renderer, says(renderer, "half a", Finish(type="length", length=6)))
-    assert sampler.sample(wanted(TASKS[0]), None) == [Reply(content="half a")]
+    assert sampler.sample(wanted(TASKS[0]), None) == [only_text("half a")]
 
 
 def test_failures_of_the_engine_are_missing_replies_each_in_its_place(renderer: Renderer) -> None:
@@ -196,7 +200,7 @@ def test_failures_of_the_engine_are_missing_replies_each_in_its_place(renderer: 
         Missing("the engine is gone"),
         Missing("the engine aborted the reply: told to"),
         Missing("the engine gave no whole reply in 0.5 s"),
-        Reply(content="d"),
+        only_text("d"),
     ]
     assert engine.requests[2].rid in engine.aborted
 
@@ -219,7 +223,7 @@ def test_no_more_than_the_configured_number_is_sampled_at_a_time(renderer: Rende
         yield Counting(says(renderer, "x<|im_end|>"))
 
     sampler = EngineSampler("http://unused", renderer, EvaluationConfig(concurrency=3), connect=connect)
-    assert sampler.sample(wanted(*TASKS * 4), None) == [Reply(content="x")] * 12
+    assert sampler.sample(wanted(*TASKS * 4), None) == [only_text("x")] * 12
     assert most == 3
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from checks.finding import Evidence, Finding, Series, Threshold, grade, kept, worst
+from checks.finding import EVIDENCE_LIMIT, Evidence, Finding, Series, Threshold, grade, kept, worst
 from checks.lag import with_lag
 from checks.measures.parts import part
 from checks.step_curves import step_curves
@@ -12,6 +12,7 @@ from checks.token_signals import staleness_by_step
 from checks.train_rewards import by_step
 
 _NEXT = ("the age of the oldest sessions in the batch", "stall-time: which side waits", "importance-weight, per lag")
+_TOLD = ("session_id", "turn", "token_index", "adapter", "lag", "sampling_version", "trainer_version", "trainer_step")
 _FUTURE = "the versions in the log: clocks, a restored checkpoint, or labels of another run"
 
 
@@ -40,8 +41,9 @@ def staleness(
         return _logged(steps, warn_at, fail_at) or _nothing(counts)
     tokens, lag = known["tokens"], known["lag"]
     mean, least, most = _int((tokens * lag).sum()) / _int(tokens.sum()), _int(lag.min()), _int(lag.max())
-    faults = _faults(with_lag(part(lags, "turns"), versions), warn_at, fail_at)
-    evidence, omitted = kept(faults)
+    faults = _faults(with_lag(part(lags, "turns"), versions), warn_at)
+    evidence = _evidence(faults.head(EVIDENCE_LIMIT), warn_at, fail_at)
+    omitted = faults.height - len(evidence)
     beyond = known.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
     return Finding(
         check="staleness",
@@ -52,7 +54,7 @@ def staleness(
         summary=f"mean {mean:.3g}, {least} to {most} over {tokens.sum()} tokens; {_tail(counts, known)}",
         check_next=((_FUTURE,) if least < 0 else ()) + (_NEXT if most > warn_at else ()),
         evidence=evidence,
-        evidence_omitted=omitted + max(0, _int(beyond["turns"].sum()) - len(faults)) if _capped(lags) else omitted,
+        evidence_omitted=omitted + max(0, _int(beyond["turns"].sum()) - faults.height) if _capped(lags) else omitted,
         breakdown=_by_lag(known),
         metrics={
             "staleness_mean": mean,
@@ -79,16 +81,19 @@ def _tail(counts: dict[str, int], known: pl.DataFrame) -> str:
     return text + (f"; {future} tokens from versions that the trainer had not reached" if future else "")
 
 
-def _faults(turns: pl.DataFrame, warn_at: float, fail_at: float) -> list[Evidence]:
-    """One entry per turn: its first token from the future, else its stalest one. The future first, then by age."""
-    found = (
+def _faults(turns: pl.DataFrame, warn_at: float) -> pl.DataFrame:
+    """One row per turn: its first token from the future, else its stalest one. The future first, then by age."""
+    return (
         turns.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
         .with_columns(future=pl.col("lag") < 0)
         .sort(["future", pl.col("lag").abs()], descending=True, maintain_order=True)
         .unique(["session_id", "turn"], keep="first", maintain_order=True)
     )
+
+
+def _evidence(found: pl.DataFrame, warn_at: float, fail_at: float) -> tuple[Evidence, ...]:
     faults: list[Evidence] = []
-    for row in found.iter_rows(named=True):
+    for row in found.select(_TOLD).iter_rows(named=True):
         lag = row["lag"]
         trainer = row["trainer_version"] if row["trainer_version"] is not None else row["trainer_step"]
         side = "version" if row["trainer_version"] is not None else "step"
@@ -105,7 +110,7 @@ def _faults(turns: pl.DataFrame, warn_at: float, fail_at: float) -> list[Evidenc
                 detail={"lag": lag, **{name: row[name] for name in ("sampling_version", "trainer_version")}},
             )
         )
-    return faults
+    return tuple(faults)
 
 
 def _by_lag(known: pl.DataFrame) -> tuple[dict[str, Any], ...]:

@@ -5,6 +5,7 @@ screen and stop.
 """
 
 import argparse
+import gc
 import json
 import sys
 from pathlib import Path
@@ -126,8 +127,10 @@ def _color(asked: str) -> "Color":
 
 
 def _print(args: argparse.Namespace, options: Options) -> int:
-    if args.rw:
-        raise UserError("--rw is for the console; --plain and --json only print")
+    given = {"--rw": args.rw, "--keymap": args.keymap, "--no-mouse": args.no_mouse, "--interval": args.interval}
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise UserError(f"{option} is for the console; --plain and --json only print")
     rows = 50 if args.rows is None else args.rows
     if rows < 1:
         raise UserError(f"--rows is {rows}, expected 1 or more")
@@ -179,6 +182,8 @@ def _columns() -> int:
 
 
 def _open(options: Options) -> int:
+    # Nothing that is loaded for the frame goes again; it is collected from once all is loaded.
+    gc.disable()
     from console.watch.app import run_app
     from console.watch.opened import opened_app
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from rich.text import Text
 from textual.app import App
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
@@ -18,6 +19,7 @@ from textual.screen import Screen
 from collector.errors import UserError
 from console.watch.builder import Built, Failed
 from console.watch.feed import Feed
+from console.watch.frame import pane_size
 from console.watch.frame.clipboard import copy_text
 from console.watch.frame.crash import crash_text
 from console.watch.frame.export import file_name
@@ -65,8 +67,8 @@ class WatchApp(App[int]):
     TITLE = "roundhouse watch"
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {ConsoleCommands}  # noqa: RUF012
-    CSS = """
-    * {
+    CSS = f"""{pane_size.CSS}
+    * {{
         scrollbar-background: ansi_default;
         scrollbar-background-hover: ansi_default;
         scrollbar-background-active: ansi_default;
@@ -74,8 +76,8 @@ class WatchApp(App[int]):
         scrollbar-color-hover: ansi_bright_black;
         scrollbar-color-active: ansi_bright_black;
         scrollbar-corner-color: ansi_default;
-    }
-    CommandPalette SearchIcon { display: none; }
+    }}
+    CommandPalette SearchIcon {{ display: none; }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(bound(f"screen.{tab.topic}", f"tab({tab.topic!r})") for tab in TABS),
@@ -111,6 +113,7 @@ class WatchApp(App[int]):
         self.feed = feed
         self.topics: Topics = {}
         self._given_topics = topics
+        self._loading = False
         self.palette = palette
         self.adapter = adapter
         self.acting = acting
@@ -138,6 +141,15 @@ class WatchApp(App[int]):
         """For the head rows."""
         return Facts(self._head, self._status, self.palette, self.acting is not None, self._mouse, self._error)
 
+    def get_driver_class(self) -> type[Driver]:
+        """One that sleeps while no key comes, where Textual has it for this terminal."""
+        found = super().get_driver_class()
+        if found.__module__ != "textual.drivers.linux_driver":
+            return found
+        from console.watch.frame.quiet_driver import QuietDriver
+
+        return QuietDriver
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Old values are dim; without colours, none are written."""
         filters: list[LineFilter] = [self._printable, *super().get_line_filters()]
@@ -155,10 +167,14 @@ class WatchApp(App[int]):
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
-        if callable(self._given_topics):
-            self.run_worker(self._load, thread=True)
-        else:
+        if not callable(self._given_topics):
             self._open({**own_topics(), **self._given_topics})
+
+    def post_display_hook(self) -> None:
+        """The frame stands on the screen: only now is loaded what fills it."""
+        if callable(self._given_topics) and not self._loading:
+            self._loading = True
+            self.run_worker(self._load, thread=True)
 
     def get_default_screen(self) -> Screen[None]:
         """The frame, before anything is loaded that could fill it."""

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,13 +13,11 @@ from console.watch.topic import OpenLog, Topic, View
 if TYPE_CHECKING:
     from console.watch.held import Held
 
-BUSY_SHARE = 0.006
-"""Most of a core that building anew for new records may take; what a person asks for is built at once."""
+BUSY_SHARE = 0.01
+"""Most of a core that building anew for new records may take: a build is followed by a rest of its own processor time
+over this share. What a person asks for is built at once."""
 MOST_REST_S = 60.0
 """Longest that a view stands still for that."""
-
-TOOK = 3
-"""How many of the last builds tell what one costs."""
 
 
 class Built(NamedTuple):
@@ -63,7 +60,6 @@ class Builder:
         self._last: Build | None = None
         self._of: tuple[Held | None, msgspec.Struct | None] = (None, None)
         self._rest_until = 0.0
-        self._took_s = deque([0.0] * TOOK, maxlen=TOOK)
         self._thread = threading.Thread(target=self._run, name=f"watch-{topic.name}", daemon=True)
 
     @property
@@ -100,12 +96,11 @@ class Builder:
             held = self._shown() if fresh or self._of[0] is None else self._of[0]
             if held is None or (held is self._of[0] and ask == self._of[1]):
                 continue
-            started = time.monotonic()
+            started_s, first = time.thread_time(), self._of[0] is None
             self._built(held, ask)
-            if fresh:
-                self._took_s.append(time.monotonic() - started)
-                # The least of a few: the first builds load what they need, and any may have been in another's way.
-                self._rest_until = time.monotonic() + min(min(self._took_s) / BUSY_SHARE, MOST_REST_S)
+            # The first build loads what it needs, and the second often has the tokens that the first had not.
+            if fresh and not first:
+                self._rest_until = time.monotonic() + min((time.thread_time() - started_s) / BUSY_SHARE, MOST_REST_S)
 
     def _next(self) -> tuple[msgspec.Struct, bool] | None:
         """Waits for what is to be built, and whether of what is held now; None at the end."""

@@ -33,14 +33,27 @@ LONG = (
     "more_scores",
 )
 """Columns of turns that are never held: single sessions are read for them."""
+UNSHOWN = (
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "constraint",
+    "max_tokens",
+    "stated_prompt_tokens",
+    "routed_experts_tokens",
+    "parsed_ok",
+)
+"""Columns of turns that no list and no number of the console is made of; what is shown of one turn is read for it."""
 KEYS: dict[str, type[pl.DataType]] = {"writer": pl.String, "seq": pl.Int64}
 """What a store adds to every row; null in a log."""
 
 
 def _turns() -> dict[str, pl.DataType | type[pl.DataType]]:
-    narrow = {name: dtype for name, dtype in SCHEMAS["turns"].items() if name not in LONG}
-    recorded = dict.fromkeys(("parent_turn_id", "link", "break_kind", "routed_experts"), pl.String)
-    return {**narrow, **recorded, "seed": pl.Int64, "prompt_tokens": pl.Int64, "completion_tokens": pl.Int64, **KEYS}
+    narrow = {name: dtype for name, dtype in SCHEMAS["turns"].items() if name not in (*LONG, *UNSHOWN)}
+    recorded = dict.fromkeys(("link", "break_kind"), pl.String)
+    return {**narrow, **recorded, "prompt_tokens": pl.Int64, "completion_tokens": pl.Int64, **KEYS}
 
 
 TABLES: Mapping[str, Mapping[str, pl.DataType | type[pl.DataType]]] = {

@@ -1,5 +1,7 @@
 """Opens what is watched: a store or a log, with the process that reads its tokens."""
 
+import gc
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
 
 def open_source(options: Options, *, tokens: bool = True) -> "Source":
     """Loads what reading needs, so it is called in the reading thread. `tokens` starts the process that reads them."""
+    import pyarrow as pa
+
     from checks.readers.native_store import is_store
-    from console.watch.source.log_source import LogSource
-    from console.watch.source.store_source import StoreSource
     from console.watch.source.token_news import Order
     from console.watch.source.token_process import TokenProcess
 
+    # Arrow's own pool keeps what a read of everything took; the system's gives it back.
+    pa.set_memory_pool(pa.system_memory_pool())
     order = Order(
         path=str(options.path),
         reads=options.reads,
@@ -32,12 +36,18 @@ def open_source(options: Options, *, tokens: bool = True) -> "Source":
     )
     reading = TokenProcess(order) if tokens else None
     if options.reads is None and is_store(options.path):
+        from console.watch.source.store_source import StoreSource
+
         return StoreSource(options.path, tokens=reading)
+    from console.watch.source.log_source import LogSource
+
     return LogSource(options.path, reads=options.reads, tokens=reading)
 
 
 def opened_app(options: Options) -> "WatchApp":
     """The console for a terminal. The frame first: what reading and the views need is loaded in threads behind it."""
+    # Polars reads it when it is loaded: what a build took goes back at once, for a console stands open for days.
+    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
     from console.watch.app import WatchApp
     from console.watch.feed import Feed
     from console.watch.widgets.palette import Palette
@@ -74,7 +84,13 @@ def opened_app(options: Options) -> "WatchApp":
 def _topics(options: Options) -> "Mapping[str, Topic[Any]]":
     from console.watch.topics import topics
 
-    return topics(options)
+    try:
+        return topics(options)
+    finally:
+        if not gc.isenabled():
+            # What is loaded by now stays to the end: it is never looked through again.
+            gc.freeze()
+            gc.enable()
 
 
 def _time_meant(options: Options, held: "Held") -> "datetime":

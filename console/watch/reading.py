@@ -1,8 +1,9 @@
 """The thread that looks at what is watched, and keeps trying where that fails."""
 
+import os
+import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
 
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds to the next try, after one failure and more; the last holds for all further ones."""
-BUSY_SHARE = 0.015
-"""Most of a core that looking may take: a slow look is followed by a long rest,"""
+BUSY_SHARE = 0.01
+"""Most of a core that looking may take: a look is followed by a rest of its own processor time over this share,"""
 MOST_REST_S = 5.0
 """but never by a longer one than this."""
+FIRST_LOOKS = 2
 IDLE_LOOKS, IDLE_FACTOR = 40, 4
 """After so many looks at which nothing was new, the next ones are so many times rarer."""
+NOTICED_LOOK_S = 5.0
+"""Where the source signals what is new, it is looked at after so long all the same."""
 
 
 class Reading(NamedTuple):
@@ -47,26 +51,32 @@ class ReadingThread:
         self._interval_s = interval_s
         self._retry_s = retry_s
         self._closing = threading.Event()
+        self._waking: tuple[int, int] | None = None
+        self._waking_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="watch-reading", daemon=True)
         self._reading = Reading()
         self._unchanged = 0
-        self._took_s = deque([0.0] * 3, maxlen=3)
+        self._looks = 0
         self.source: Source | None = None
         """What is open; None before it is, and after it failed."""
 
     def start(self) -> None:
         """Begins."""
+        self._waking = os.pipe()
         self._thread.start()
 
     def close(self) -> None:
         """Ends the thread at its next rest."""
         self._closing.set()
+        with self._waking_lock:
+            if self._waking is not None:
+                os.write(self._waking[1], b".")
 
     def _run(self) -> None:
         failures = 0
         try:
             while not self._closing.is_set():
-                started = time.monotonic()
+                started_s = time.thread_time()
                 try:
                     self._look()
                     failures = 0
@@ -78,12 +88,27 @@ class ReadingThread:
                     self._told(Reading(self._reading.held, " ".join(str(error).split()), retry_at))
                     self._closing.wait(wait_s)
                     continue
-                self._took_s.append(time.monotonic() - started)
-                # The least of a few: the first look reads everything, and any may have been in another's way.
-                interval_s = self._interval_s * (IDLE_FACTOR if self._unchanged >= IDLE_LOOKS else 1)
-                self._closing.wait(min(max(interval_s, min(self._took_s) / BUSY_SHARE), MOST_REST_S))
+                self._looks += 1
+                # The first looks load what they need, and read everything that there is.
+                self._rest(time.thread_time() - started_s if self._looks > FIRST_LOOKS else 0.0)
+        except BaseException as error:
+            # A fault of ours ends the thread; without this the screens would stand still and say that they are live.
+            self._told(Reading(self._reading.held, f"reading ended, which is a fault of the console: {error!r}"))
+            raise
         finally:
             self._let_go()
+            with self._waking_lock:
+                pipe, self._waking = self._waking, None
+            for end in pipe or ():
+                os.close(end)
+
+    def _rest(self, took_s: float) -> None:
+        """Until the next look: for as long as the last ones cost, and then until there may be something new."""
+        signals = () if self.source is None else self.source.signals()
+        rarer = IDLE_FACTOR if self._unchanged >= IDLE_LOOKS and not signals else 1
+        self._closing.wait(min(max(self._interval_s * rarer, took_s / BUSY_SHARE), MOST_REST_S))
+        if signals and self._unchanged and self._waking is not None:
+            select.select([self._waking[0], *signals], [], [], NOTICED_LOOK_S)
 
     def _look(self) -> None:
         if self.source is None:

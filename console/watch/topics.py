@@ -39,7 +39,7 @@ def topics(options: Options) -> Mapping[str, Topic[Any]]:
         signals.topic(thresholds),
         alerts.topic(thresholds),
         adapters.topic(config.collector.prices),
-        traffic.TOPIC,
+        traffic.topic(tools),
         logs.TOPIC,
         trajectories.TOPIC,
         turn.topic(tools),

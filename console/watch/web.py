@@ -4,7 +4,9 @@ Each tab of the browser is a process of its own. There is no login, so pages of 
 request whose Host or Origin is not the address below is refused, and the page may load nothing from elsewhere.
 """
 
+import asyncio
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -13,6 +15,7 @@ from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
 from collector.errors import UserError
+from collector.listening import listen
 
 HOST = "127.0.0.1"
 
@@ -28,6 +31,15 @@ class LoopbackServer(Server):
 
     def initialize_logging(self) -> None:
         """None: what goes wrong is an answer or an error of the command."""
+
+    def serve(self, debug: bool = False) -> None:  # noqa: ARG002
+        """Serves until Ctrl-C. Whoever reads where it is finds it there: it listens before it says so."""
+        with listen(HOST, self.port) as listener:
+            listener.listen()
+            loop = asyncio.new_event_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self.request_exit)
+            web.run_app(self._make_app(), sock=listener, handle_signals=False, loop=loop, print=None)
 
     async def on_startup(self, app: web.Application) -> None:
         """Says where it is."""
@@ -64,8 +76,5 @@ def serve(words: Sequence[str], port: int) -> int:
     if not 1 <= port <= 65535:
         raise UserError(f"--web is {port}, expected a port from 1 to 65535")
     command = shlex.join([sys.executable, "-m", "console.watch.web_app", *words])
-    try:
-        LoopbackServer(command, port).serve()
-    except OSError as error:
-        raise UserError(f"port {port} cannot be listened on: {error.strerror}; give another one to --web") from error
+    LoopbackServer(command, port).serve()
     return 0

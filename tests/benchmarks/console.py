@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -98,7 +98,7 @@ def keys_while_written(store: Path, sizes: Sizes) -> dict[str, object]:
 
 
 def day(store: Path, sizes: Sizes) -> dict[str, object]:
-    """Memory while a day's records come in."""
+    """Memory while a day's records come in, and once they did."""
     with _copied(store) as copy, _console(copy) as console:
         _ready(console)
         found = [console.rss_mb()]
@@ -116,6 +116,7 @@ def day(store: Path, sizes: Sizes) -> dict[str, object]:
                 if (number + 1) % max(1, sizes.day_sessions // 4) == 0:
                     found.append(console.rss_mb())
         console.settle(2.0, 20)
+        console.read(15)
         found.append(console.rss_mb())
     return {"rss_mb": [round(each, 1) for each in found], "turns": sizes.day_sessions * 8}
 
@@ -241,6 +242,9 @@ def _sleep(store: Path) -> None:
         def poll(self) -> Held | None:
             time.sleep(SLEEP_S)
             return self._source.poll()
+
+        def signals(self) -> Sequence[int]:
+            return ()
 
         def log(self) -> Log:
             time.sleep(SLEEP_S)

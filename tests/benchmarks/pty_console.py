@@ -31,6 +31,8 @@ class PtyConsole:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+            # An installed console has its bytecode.
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
             os.chdir(ROOT)
             os.execve(sys.executable, [sys.executable, *words], environment)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -1,6 +1,6 @@
 """One row of text in parts, cut to its width: what the head, the tabs, crumbs and hints are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -10,6 +10,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
+
+ELLIPSIS = "…"
+"""One cell wide, so that `--ascii` has one letter for it."""
+_EMPTY = " ─-"
 
 
 class Part(NamedTuple):
@@ -22,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Row(Widget):
-    """A row that draws its parts; what does not fit is cut at the right, the right end last."""
+    """A row that draws its parts; what does not fit is cut at the right and says so, the right end last."""
 
     DEFAULT_CSS = "Row { height: 1; width: 1fr; }"
 
@@ -49,17 +53,35 @@ def row_strip(parts: Sequence[Part], width: int) -> Strip:
     return Strip(segments).adjust_cell_length(width, Style())
 
 
+def shortened(text: str, width: int) -> str:
+    """The text in so many cells at most; where it said more than blanks and rules, `…` stands at its end."""
+    if cell_len(text) <= width:
+        return text
+    kept = set_cell_size(text, width)
+    if width < 1 or not text[len(kept.rstrip()) :].strip(_EMPTY):
+        return kept
+    return set_cell_size(text, width - 1) + ELLIPSIS
+
+
 def _cut(parts: Sequence[Part], width: int) -> list[Segment]:
     """The parts as segments; left ones are filled up to the width."""
     made: list[Segment] = []
-    left = width
-    for part in parts:
-        text = terminal_safe(part.text)
-        if cell_len(text) > left:
-            text = set_cell_size(text, left)
+    texts = [terminal_safe(part.text) for part in parts]
+    for part, text in zip(parts, _shares(texts, width), strict=False):
         if text:
             made.append(Segment(text, part.style))
-        left -= cell_len(text)
+    left = width - sum(cell_len(segment.text) for segment in made)
     if parts and not parts[0].right and left > 0:
         made.append(Segment(" " * left, Style()))
     return made
+
+
+def _shares(texts: Sequence[str], width: int) -> Iterator[str]:
+    """What of each text is in the shortened whole."""
+    whole = shortened("".join(texts), width)
+    for text in texts:
+        if len(whole) < len(text):
+            yield whole
+            return
+        own, whole = (text, whole[len(text) :]) if whole.startswith(text) else (whole, "")
+        yield own

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import ClassVar, cast
 
 import msgspec
-from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -20,7 +19,9 @@ from console.watch.frame.export import file_name
 from console.watch.frame.filter import Fields, FilterError, read_filter
 from console.watch.frame.frame_app import FrameApp
 from console.watch.frame.help_screen import HelpScreen, KeyRow, key_rows
-from console.watch.frame.keys import BY_ID, bound, guarded, key_text
+from console.watch.frame.hints import hint_parts
+from console.watch.frame.keys import BY_ID, bound, guarded
+from console.watch.frame.pane_size import PaneSize
 from console.watch.frame.reflow import Form, form_of
 from console.watch.frame.row import Part, Row
 from console.watch.frame.typing_row import TypingRow
@@ -46,15 +47,17 @@ class WatchScreen(Screen[None]):
         bound("frame.back", "back"),
         guarded("frame.filter", "filter", first=True),
         guarded("frame.copy", "copy"),
-        guarded("frame.copy_menu", "copy_menu"),
+        guarded("frame.copy_menu", "copy_menu", first=True),
         guarded("frame.export", "export"),
-        bound("frame.help", "help"),
+        bound("frame.help", "help", first=True),
         bound("frame.command", "command", first=True),
         bound("time.goto", "command('at ')"),
         bound("frame.mouse", "app.mouse"),
         guarded("time.signals", "signals_then"),
         bound("frame.next_pane", "focus_pane(1)"),
         bound("frame.previous_pane", "focus_pane(-1)"),
+        guarded("pane.bigger", "pane(1)"),
+        guarded("pane.smaller", "pane(-1)"),
         bound("time.previous", "step(-1)"),
         bound("time.next", "step(1)"),
         bound("time.previous_ten", "step(-10)"),
@@ -80,6 +83,8 @@ class WatchScreen(Screen[None]):
         """What is shown, once it was built."""
         self.filter_text = ""
         self._said = ""
+        self._pane_sizes = PaneSize(self, lambda form: self.resized(form))
+        self._frame_rows: dict[str, Row] = {}
         self._before_typing: Widget | None = None
 
     def compose_body(self) -> Iterable[Widget]:
@@ -122,6 +127,8 @@ class WatchScreen(Screen[None]):
             return "nothing is selected"
         if key == "time.signals" and self.at() is None:
             return "nothing with a time is selected"
+        if key.startswith("pane.") and (self.grown() is None or len(self.query("#body *")) < 2):
+            return "there is one pane only"
         if key == "frame.export" and self.view is None:
             return "nothing is shown yet"
         return None
@@ -129,6 +136,10 @@ class WatchScreen(Screen[None]):
     def at(self) -> datetime | None:
         """The time of what is selected, for `T`."""
         return None
+
+    def grown(self) -> Widget | None:
+        """The pane that gets more room: the focused one."""
+        return self.focused
 
     def filtered(self, text: str) -> None:
         """Takes a filter that was typed and is right by the grammar."""
@@ -180,15 +191,16 @@ class WatchScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Head, body, crumbs and hints."""
-        yield Row(id="one_line")
-        yield head.HeadRow(id="head")
-        yield Row(id="tabs")
-        yield Row(id="sentence")
-        yield head.HeadRow(id="banner")
+        names = ("one_line", "head", "tabs", "sentence", "banner", "crumbs", "hints")
+        self._frame_rows = {
+            name: head.HeadRow(id=name) if name in ("head", "banner") else Row(id=name) for name in names
+        }
+        for name in names[:5]:
+            yield self._frame_rows[name]
         with Vertical(id="body"):
             yield from self.compose_body()
-        yield Row(id="crumbs")
-        yield Row(id="hints")
+        yield self._frame_rows["crumbs"]
+        yield self._frame_rows["hints"]
         yield TypingRow(self._completed, id="typing")
 
     def received(self, view: View) -> None:
@@ -199,41 +211,26 @@ class WatchScreen(Screen[None]):
 
     def redraw_frame(self) -> None:
         """Draws the rows around the body again."""
-        if not self.is_mounted or not self.query("#hints"):
+        rows = self._frame_rows
+        if not self.is_mounted or not rows or not rows["hints"].is_mounted:
             return
         facts, form = self.frame.facts(), self.form
         said = self.palette.said
-        self.query_one("#head", Row).set(head.head_parts(facts, form))
-        self.query_one("#tabs", Row).set(head.tab_parts(facts, self.frame.tab, form))
+        rows["head"].set(head.head_parts(facts, form))
+        rows["tabs"].set(head.tab_parts(facts, self.frame.tab, form))
         sentence = self.sentence(self.view) if self.view is not None else ""
-        self.query_one("#sentence", Row).set([Part(f" {sentence}", self.palette.bold)])
+        rows["sentence"].set([Part(f" {sentence}", self.palette.bold)])
         banner = head.banner_parts(facts)
-        self.query_one("#banner", Row).set(banner)
+        rows["banner"].set(banner)
         self.set_class(bool(banner), "-banner")
-        self.query_one("#one_line", Row).set(head.one_line(facts, sentence))
+        rows["one_line"].set(head.one_line(facts, sentence))
         crumbs = [Part(f" {self._said}", self.palette.reverse)] if self._said else [Part(" " + self.frame.crumbs())]
-        self.query_one("#crumbs", Row).set([part._replace(text=said(part.text)) for part in crumbs])
-        self.query_one("#hints", Row).set(self._hints())
+        rows["crumbs"].set([part._replace(text=said(part.text)) for part in crumbs])
+        rows["hints"].set(self._hints())
 
     def _hints(self) -> list[Part]:
-        """Keys and what they do; one that is off stands in brackets, and help always has its place."""
-        wide = self.form == "full"
-        ids = list(dict.fromkeys([*self.HINTS, "frame.back"]))
-        helped = self._hint("frame.help", " ")._replace(right=True)
-        parts, left = [Part(" ")], self.size.width - 1 - cell_len(helped.text)
-        for identity in ids:
-            hint = self._hint(identity, "  " if wide else " ")
-            left -= cell_len(hint.text)
-            if left >= 0:
-                parts.append(hint)
-        return [*parts, helped]
-
-    def _hint(self, identity: str, after: str) -> Part:
-        letters = self.frame.keys.get(identity, BY_ID[identity].keys)
-        shown = f"{key_text(letters.split(',')[0], ascii_only=self.palette.ascii)} {BY_ID[identity].label}"
-        if self.off(identity) is not None:
-            return Part(f"({shown}){after}", self.palette.dim)
-        return Part(f"{shown}{after}")
+        ids = [*self.HINTS, "frame.back"]
+        return hint_parts(ids, self.frame.keys, self.off, self.palette, self.size.width, wide=self.form == "full")
 
     def _unsay(self, text: str) -> None:
         if self._said == text:
@@ -282,16 +279,16 @@ class WatchScreen(Screen[None]):
 
     def action_focus_pane(self, by: int) -> None:
         """The next pane of the body, or the one before."""
-        panes = [pane for pane in self.query("#body *") if pane.focusable]
-        if panes:
-            here = panes.index(self.focused) + by if self.focused in panes else 0
-            panes[here % len(panes)].focus()
+        self._pane_sizes.focus(by)
+
+    def action_pane(self, by: int) -> None:
+        """More room for the focused pane, or less."""
+        self._pane_sizes.grow(self.grown(), by)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What begins a line goes before the focus, so that the letters right behind it belong to the line; while one
-        is typed it is a letter as others are."""
-        begins = action == "command" or (action == "guarded" and parameters[:1] == ("frame.filter",))
-        if begins and any(row.is_open for row in self.query(TypingRow)):
+        """What begins a line or a dialog goes before the focus, so that the letters right behind it belong to that;
+        while a line is typed they are letters as others are."""
+        if action in ("command", "guarded", "help") and any(row.is_open for row in self.query(TypingRow)):
             return False
         return super().check_action(action, parameters)
 

@@ -10,7 +10,7 @@ from console.format import number_text
 from console.watch.views.adapter_versions import Gate
 from console.watch.views.adapters import AdapterDetail, AdapterLine, AdaptersView
 from console.watch.views.cycle_progress import CycleProgress
-from console.watch.views.worker_lines import WorkerLine
+from console.watch.views.worker_lines import Fleet, WorkerLine
 
 MARKS = {"pass": "✓", "refuse": "✗", "inconclusive": "?", "no_data": "·"}
 """A gate's criterion in one character."""
@@ -26,6 +26,7 @@ def plain_adapters(view: AdaptersView, width: int) -> list[str]:
         lines += ["", *_adapter(line, view.at)]
     if view.selected is not None:
         lines += ["", f"{view.selected.line.adapter} in full", *_detail(view.selected)]
+    lines += ["", f"workers: {fleet_text(view.fleet)}"] if view.fleet is not None else []
     lines += ["", *(_worker(each) for each in view.workers)] if view.workers else []
     lines += [f"{view.workers_unreadable} records of workers cannot be read"] if view.workers_unreadable else []
     lines += ["", "changes, newest first"]
@@ -103,6 +104,18 @@ def _detail(detail: AdapterDetail) -> Iterator[str]:
     for offer in detail.offers:
         about = offer.action if offer.version is None else f"{offer.action} @{offer.version}"
         yield f"  {about}: {'possible' if offer.refused is None else f'not possible: {offer.refused}'}"
+
+
+def fleet_text(fleet: Fleet) -> str:
+    """All workers in one line, each mean or sum with its worst."""
+    unreached = f", {fleet.unreached} not reached" if fleet.unreached else ""
+    return (
+        f"{fleet.answering} answer{unreached}: turns {_or(fleet.turns)} (most {_or(fleet.turns_most)}), waiting "
+        f"{_or(fleet.waiting)} (most {_or(fleet.waiting_most)}), KV mean {_or(fleet.kv_mean, 'share')} max "
+        f"{_or(fleet.kv_max, 'share')}, cache mean {_or(fleet.cache_mean, 'share')} min "
+        f"{_or(fleet.cache_min, 'share')}, {_or(fleet.tokens_per_second)} tokens/s (least "
+        f"{_or(fleet.tokens_per_second_least)})"
+    )
 
 
 def _worker(line: WorkerLine) -> str:

@@ -1,11 +1,15 @@
 """The traffic as lines."""
 
+from collections.abc import Iterator
+
 from collector.terminal_text import terminal_safe
 from console.watch.frame.head import age
 from console.watch.plain.table_lines import cut
+from console.watch.views.last_turn import LastTurn
 from console.watch.views.traffic import Numbers, TrafficView
 from console.watch.views.traffic_numbers import BUCKET_S, Delay, Stage
 from console.watch.views.trajectories import TrajectoryRow
+from console.watch.views.turn_words import message_lines
 
 MISSING = "n/d"
 
@@ -25,7 +29,29 @@ def plain_traffic(view: TrafficView, width: int) -> list[str]:
             f"tenant {terminal_safe(one.tenant)}: {counts}, {one.answered} answered, {one.trainable} trainable"
         )
     lines.append(f"sessions {view.first + 1 if view.rows else 0} to {view.first + len(view.rows)} of {view.total}:")
-    return [*lines, *(cut(f"  {session_text(row)}", max(width, 80)) for row in view.rows)]
+    lines += [cut(f"  {session_text(row)}", max(width, 80)) for row in view.rows]
+    return (
+        lines
+        if view.last is None
+        else [*lines, *(f"{role:<12} {text}".rstrip() for role, text in last_lines(view.last))]
+    )
+
+
+def last_lines(last: LastTurn) -> Iterator[tuple[str, str]]:
+    """Who, and what: the messages of a session's last turn, and what was judged and credited. Texts are escaped."""
+    if last.error is not None:
+        yield "not read", terminal_safe(last.error)
+    yield from message_lines(last)
+    judged = ", ".join(last.feedback) or "none"
+    credited = ", ".join(f"turn {each.turn} {reward_text(each.reward, 3)}" for each in last.credits)
+    yield "feedback", terminal_safe(judged) + (f"   credited: {credited}" if credited else "")
+
+
+def last_title(last: LastTurn) -> str:
+    """Which turn it is, and how long it took."""
+    tokens = MISSING if last.completion is None else f"{last.completion:,} tokens"
+    took = MISSING if last.duration_s is None else time_text(last.duration_s)
+    return terminal_safe(f"last turn {last.session_id} t{last.turn}  {last.served or MISSING}  {tokens}  {took}")
 
 
 def summary(numbers: Numbers) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from console.format import number_text
 from console.watch.frame.head import age
 from console.watch.frame.row import Part
-from console.watch.plain.adapters import row_text
+from console.watch.plain.adapters import fleet_text, row_text
 from console.watch.views.adapter_versions import Gate, Mark
 from console.watch.views.adapters import AdapterDetail, AdapterLine, AdaptersView, State
 from console.watch.views.cycle_progress import CycleProgress
@@ -28,6 +28,10 @@ COLUMNS = (
     Column("tenant", "tenant", 12, wide=True),
     Column("base", "base", 24, wide=True),
 )
+_NARROW = ("traffic", "score", "age")
+"""Columns that a narrow terminal shows in wide mode only."""
+WORKERS = 5
+"""Workers that are shown one by one."""
 SIGNS: dict[State, Sign] = {
     "live": "ok",
     "held": "critical",
@@ -49,6 +53,11 @@ _TIMELINE: dict[Mark, tuple[str, str]] = {
     "rejected": ("✗", "x"),
     "rolled_back": ("↩", "<-"),
 }
+
+
+def columns_for(width: int) -> list[Column]:
+    """The columns that a terminal has room for."""
+    return [each._replace(wide=each.wide or (width < 80 and each.key in _NARROW)) for each in COLUMNS]
 
 
 def table_row(line: AdapterLine, at: datetime, palette: Palette) -> list[Cell | str]:
@@ -180,7 +189,9 @@ def _worker_rows(view: AdaptersView, palette: Palette) -> Iterator[list[Part]]:
         yield _said(" – no collector has said", palette)
     if view.workers_unreadable:
         yield _said(f" {palette.mark('no')} {view.workers_unreadable} records of workers cannot be read", palette)
-    for each in view.workers:
+    if view.fleet is not None:
+        yield _said(f" {fleet_text(view.fleet)}", palette)
+    for each in view.workers[:WORKERS]:
         state = palette.mark("yes") if each.fault is None else palette.mark("no")
         loaded = palette.mark("missing") if each.loaded is None else str(len(each.loaded))
         name = each.worker.removeprefix("http://")
@@ -191,9 +202,12 @@ def _worker_rows(view: AdaptersView, palette: Palette) -> Iterator[list[Part]]:
         yield _said(
             f"   turns {_or(each.turns, palette)}, running {_number(each.running, palette)}, "
             f"waiting {_number(each.waiting, palette)}, KV {_share(each.kv_usage, palette)}, "
-            f"cache {_share(each.cache_hit_rate, palette)}, accepted {_share(each.accept_rate, palette)}",
+            f"cache {_share(each.cache_hit_rate, palette)}, accepted {_share(each.accept_rate, palette)}, "
+            f"{_number(each.tokens_per_second, palette)} tokens/s",
             palette,
         )
+    if len(view.workers) > WORKERS:
+        yield _said(f" and {len(view.workers) - WORKERS} less busy", palette)
     yield []
 
 

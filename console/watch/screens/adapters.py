@@ -1,21 +1,22 @@
 """The Adapters screen: what is live, what waits, what the gate said; and, with --rw, the trainer's own actions."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from console.watch.frame.filter import Fields
 from console.watch.frame.keys import guarded
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.plain.adapters import cycle_text
-from console.watch.screens.adapter_dialog import AdapterDialog
 from console.watch.screens.adapter_rows import (
     COLUMNS,
     audit_rows,
+    columns_for,
     cycle_parts,
     detail_rows,
     table_row,
@@ -24,9 +25,13 @@ from console.watch.screens.adapter_rows import (
 )
 from console.watch.topic import Ask, View
 from console.watch.views.adapter_actions import Action, Offer
+from console.watch.views.adapter_list import FIELDS, SORTS
 from console.watch.views.adapters import AdaptersView
 from console.watch.widgets.table import WindowedTable
 from console.watch.widgets.text_rows import TextRows
+
+if TYPE_CHECKING:
+    from console.watch.screens.adapter_dialog import AdapterDialog
 
 _KEYS: dict[str, tuple[Action, ...]] = {
     "adapters.promote": ("promote",),
@@ -39,18 +44,27 @@ _KEYS: dict[str, tuple[Action, ...]] = {
 """Key to the actions that it does; the first that is possible."""
 
 
+_ACTS = [guarded(key, f"act({key!r})", first=True) for key in _KEYS]
+
+
 class AdaptersScreen(WatchScreen):
     """Every adapter, one of them in full."""
 
     TOPIC = "adapters"
     TITLE = "Adapters"
-    HINTS = (*_KEYS, "list.wide", "frame.copy", "frame.export")
+    HINTS = (*_KEYS, "frame.filter", "list.sort", "list.wide", "frame.copy", "frame.export")
     AUTO_FOCUS = "#adapters"
-    BINDINGS: ClassVar[list[BindingType]] = [guarded(key, f"act({key!r})") for key in _KEYS]
+    FIELDS: ClassVar[Fields | None] = FIELDS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        guarded("list.sort", "sort"),
+        guarded("list.order", "order"),
+        *_ACTS,
+    ]
     DEFAULT_CSS = """
     AdaptersScreen #adapters { height: auto; max-height: 12; min-height: 3; }
     AdaptersScreen #left { width: 1fr; }
     AdaptersScreen #detail { width: 42; height: 1fr; padding-left: 1; }
+    AdaptersScreen.-wide #detail { width: 84; }
     AdaptersScreen #timeline { height: 5; }
     AdaptersScreen #audit { height: 1fr; min-height: 2; }
     AdaptersScreen.-normal #panes, AdaptersScreen.-small #panes { layout: vertical; }
@@ -66,6 +80,8 @@ class AdaptersScreen(WatchScreen):
         super().__init__()
         self._selected = adapter
         self._dialog: AdapterDialog | None = None
+        self._sort = 0
+        self._descending = False
 
     def compose_body(self) -> Iterable[Widget]:
         """Table and timeline at the left, one adapter at the right, or below where there is little room."""
@@ -80,12 +96,19 @@ class AdaptersScreen(WatchScreen):
     def ask(self) -> Ask:
         """The adapter that the cursor stands on."""
         chosen = self._selected or self.frame.adapter
-        return Ask(adapter=self.frame.adapter, selected=() if chosen is None else (chosen,))
+        return Ask(
+            adapter=self.frame.adapter,
+            selected=() if chosen is None else (chosen,),
+            filter=self.filter_text,
+            sort=SORTS[self._sort],
+            descending=self._descending,
+        )
 
     def show(self, view: View) -> None:
         """Draws it."""
         assert isinstance(view, AdaptersView)
         table = self.query_one("#adapters", WindowedTable)
+        table.set_columns(columns_for(self.app.size.width))
         table.set_total(len(view.adapters))
         table.set_rows(0, [table_row(line, view.at, self.palette) for line in view.adapters])
         table.styles.height = len(view.adapters) + 1
@@ -112,7 +135,8 @@ class AdaptersScreen(WatchScreen):
         width = timeline.size.width or 80
         rows = [] if detail is None else list(timeline_rows(detail, width, palette))
         timeline.set(rows)
-        shown = [[Part(palette.said("no adapters yet; roundhouse adapters add makes one"))]]
+        none = "no adapter meets the filter" if view.total else "no adapters yet; roundhouse adapters add makes one"
+        shown = [[Part(palette.said(none))]]
         pane = self.query_one("#detail", TextRows)
         told = shown if detail is None else detail_rows(view, detail, palette)
         pane.set(list(wrapped(told, (pane.size.width or 80) - 2)))
@@ -134,8 +158,9 @@ class AdaptersScreen(WatchScreen):
             self.open("trajectories", filter=f"adapter:{view.adapters[message.row].adapter}")
 
     def resized(self, form: Form) -> None:
-        """The timeline has another width."""
+        """The timeline has another width, and so has the pane of a wide terminal."""
         del form
+        self.set_class(self.app.size.width >= 200, "-wide")
         if isinstance(self.view, AdaptersView):
             self.call_after_refresh(self.show, self.view)
 
@@ -143,6 +168,8 @@ class AdaptersScreen(WatchScreen):
         """Why the selected adapter waits, or the cycle."""
         assert isinstance(view, AdaptersView)
         line = None if view.selected is None else view.selected.line
+        if self.filter_text:
+            return f"/{self.filter_text}: {len(view.adapters)} of {view.total}"
         if line is not None and line.reason is not None:
             return f"{line.adapter} {line.state.upper()}: {line.reason}"
         return cycle_text(view.cycle)
@@ -189,11 +216,26 @@ class AdaptersScreen(WatchScreen):
         found = [each for each in view.selected.offers if each.action in _KEYS[key]]
         return next((each for each in found if each.refused is None), found[0])
 
+    def action_sort(self) -> None:
+        """By the next column."""
+        self._sort = (self._sort + 1) % len(SORTS)
+        self._descending = self._sort > 0
+        self.say(f"sorted by {SORTS[self._sort]}" if self._sort else "as the registry has them")
+        self.asked()
+
+    def action_order(self) -> None:
+        """The other way round."""
+        self._descending = not self._descending
+        self.asked()
+
     def action_act(self, key: str) -> None:
         """Opens the dialog of an action."""
         offer, view, acting = self._offer(key), self.view, self.frame.acting
         if offer is None or acting is None or not isinstance(view, AdaptersView) or view.selected is None:
             return
+        # What carries out an order is loaded for the first one: the engine's client alone takes 0.15 s.
+        from console.watch.screens.adapter_dialog import AdapterDialog
+
         self._dialog = AdapterDialog(
             offer,
             view.selected,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -21,6 +22,7 @@ class AlertDialog(ModalScreen[bool]):
     """One or two lines to fill in. What is refused is said in it, and it stays open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "back", id="dialog.cancel")]
+    AUTO_FOCUS = "#words"
     DEFAULT_CSS = """
     AlertDialog { align: center middle; }
     AlertDialog > Vertical { width: 72; max-width: 100%; height: auto; border: round $foreground; padding: 0 1; }
@@ -48,9 +50,11 @@ class AlertDialog(ModalScreen[bool]):
             yield Input(id="words", compact=True)
             yield Static("Enter writes it, Esc writes nothing", id="wrong", markup=False)
 
-    def on_mount(self) -> None:
-        """Begins with the words: the end has a value."""
-        self.query_one("#words", Input).focus()
+    def on_key(self, event: events.Key) -> None:
+        """A letter that was typed before the line was there belongs to it."""
+        if event.is_printable and event.character and isinstance(self.focused, Input):
+            event.stop()
+            self.focused.insert_text_at_cursor(event.character)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """From the end to the words; from the words it is done."""

@@ -21,9 +21,9 @@ class AlertScreen(WatchScreen):
     """A screen with a selected alert."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        guarded("alerts.acknowledge", "screen.acknowledge"),
-        guarded("alerts.silence", "screen.silence"),
-        guarded("alerts.comment", "screen.comment"),
+        guarded("alerts.acknowledge", "screen.acknowledge", first=True),
+        guarded("alerts.silence", "screen.silence", first=True),
+        guarded("alerts.comment", "screen.comment", first=True),
     ]
 
     def selected_alert(self) -> AlertLine | None:

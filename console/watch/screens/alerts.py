@@ -3,12 +3,18 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple, cast
 
+from textual.binding import BindingType
+from textual.message import Message
 from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
+from console.watch.evaluator_lock import evaluator_running
 from console.watch.frame.filter import Fields
+from console.watch.frame.keys import guarded
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part
 from console.watch.plain.alert_text import (
@@ -25,26 +31,28 @@ from console.watch.plain.alert_text import (
 )
 from console.watch.plain.alerts import detail_lines, group_text
 from console.watch.screens.alert_screen import AlertScreen
-from console.watch.topic import Ask, View
+from console.watch.topic import View
 from console.watch.views.alert_lines import AlertLine
-from console.watch.views.alerts import FIELDS, AlertDetail, AlertsView, Group
+from console.watch.views.alerts import FIELDS, AlertDetail, AlertsAsk, AlertsView, Group
 from console.watch.views.place import Place, place_text
 from console.watch.widgets.braille import Scale, columns_of, raster, scale_of
 from console.watch.widgets.table import Cell, Column, WindowedTable
 from console.watch.widgets.text_rows import TextRows
 
+LOOK_S = 3.0
+"""Between two looks for an evaluator."""
 HISTORY_CELLS = 48
 """Cells of the curve of an alert's values."""
 _FULL = (
-    Column("sev", "sev", 8),
-    Column("state", "state", 19),
-    Column("rule", "rule", 22),
+    Column("sev", "sev", 7),
+    Column("state", "state", 12),
+    Column("rule", "rule", 20),
     Column("value", "value", 8, right=True),
     Column("limit", "limit", 9),
     Column("for", "for", 4, right=True),
     Column("scope", "scope", 16),
     Column("place", "evidence", 16),
-    Column("who", "who", 18),
+    Column("who", "who", 17),
 )
 _NORMAL = (
     Column("sev", "sev", 8),
@@ -87,6 +95,7 @@ class AlertsScreen(AlertScreen):
         "frame.copy",
         "frame.export",
     )
+    BINDINGS: ClassVar[list[BindingType]] = [guarded("move.left", "fold(True)"), guarded("move.right", "fold(False)")]
     DEFAULT_CSS = """
     AlertsScreen #alerts { height: 2fr; max-height: 14; }
     AlertsScreen #detail { height: 3fr; }
@@ -94,8 +103,13 @@ class AlertsScreen(AlertScreen):
     AlertsScreen.-small #detail { display: none; }
     """
 
+    class EvaluatorChanged(Message):
+        """Somebody began to evaluate, or nobody does any more."""
+
     def __init__(self) -> None:
         super().__init__()
+        self._looks = 0
+        self._looking = False
         self._rule: str | None = None
         self._key: tuple[int | None, str | None] | None = None
         self._rows: tuple[_Row, ...] = ()
@@ -112,10 +126,14 @@ class AlertsScreen(AlertScreen):
             detail.styles.scrollbar_size_vertical = 0
         yield detail
 
-    def ask(self) -> Ask:
+    def ask(self) -> AlertsAsk:
         """The chosen rule's detail."""
         chosen = () if self._rule is None else (self._rule,)
-        return Ask(adapter=self.frame.adapter, filter=self.filter_text, selected=chosen)
+        return AlertsAsk(adapter=self.frame.adapter, filter=self.filter_text, selected=chosen, looks=self._looks)
+
+    def on_mount(self) -> None:
+        """An evaluator that dies writes nothing: it is looked for now and then."""
+        self.set_interval(LOOK_S, self._look)
 
     def show(self, view: View) -> None:
         """Draws the list and the detail."""
@@ -194,11 +212,40 @@ class AlertsScreen(AlertScreen):
             return
         row = self._rows[event.row]
         if row.line is None:
-            self._folded ^= {row.group.incident}
-            if self.view is not None:
-                self.show(self.view)
+            self._fold(row.group.incident, row.group.incident not in self._folded)
             return
         self.go_to(self._worst(row.line), row.line.check)
+
+    def on_alerts_screen_evaluator_changed(self, _: "AlertsScreen.EvaluatorChanged") -> None:
+        """The view that says so."""
+        self._looks += 1
+        self.asked()
+
+    def _look(self) -> None:
+        """In a thread, for a disk may hang; not before the look before is over."""
+        view = self.view
+        if self.is_current and isinstance(view, AlertsView) and view.store is not None and not self._looking:
+            self._looking = True
+            self.run_worker(partial(self._looked, Path(view.store), view.evaluating), thread=True)
+
+    def _looked(self, store: Path, shown: bool | None) -> None:
+        try:
+            if evaluator_running(store) is not shown:
+                self.post_message(self.EvaluatorChanged())
+        finally:
+            self._looking = False
+
+    def action_fold(self, closed: bool) -> None:
+        """Folds the group of the cursor, or opens it."""
+        at = self.query_one(WindowedTable).cursor
+        if at < len(self._rows):
+            self._key = (self._rows[at].group.incident, None) if closed else self._key
+            self._fold(self._rows[at].group.incident, closed)
+
+    def _fold(self, incident: int | None, closed: bool) -> None:
+        self._folded = self._folded | {incident} if closed else self._folded - {incident}
+        if self.view is not None:
+            self.show(self.view)
 
     def _place(self) -> int | None:
         """The row of the cursor: where it stood, else that of the alert in the detail."""

@@ -53,10 +53,12 @@ class LogsScreen(WatchScreen):
         guarded("logs.minute_on", "jump('minute', 1)"),
         guarded("logs.minute_back", "jump('minute', -1)"),
         guarded("logs.times", "times"),
+        guarded("list.wide", "wrapped"),
     ]
     DEFAULT_CSS = """
     LogsScreen #line_text { height: 5; border-top: solid ansi_bright_black; }
     LogsScreen.-small #line_text { display: none; }
+    LogsScreen.-wrapped #line_text { display: block; height: 50%; }
     """
 
     def __init__(self, filter: str = "") -> None:
@@ -164,8 +166,10 @@ class LogsScreen(WatchScreen):
         super().filtered(text)
 
     def on_windowed_table_window_wanted(self, event: WindowedTable.WindowWanted) -> None:
-        """Other lines are in sight."""
-        self._table.follow = self._table.follow and not self._settled
+        """Other lines are in sight; it goes on following while the newest are among those around."""
+        first, count = self._table.window
+        newest = self.view is None or first + count >= cast(LogsView, self.view).total
+        self._table.follow = self._table.follow and (newest or not self._settled)
         self._window = (event.first, event.count)
         self.asked()
 
@@ -209,6 +213,12 @@ class LogsScreen(WatchScreen):
         """Times of the day, dates, or ages."""
         self._times = (self._times + 1) % len(TIMES)
         self._redraw_rows()
+
+    def action_wrapped(self) -> None:
+        """Half the screen for the whole of the chosen line, wrapped; or as before."""
+        self.toggle_class("-wrapped")
+        self._settled = False
+        self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
         self._settled = self._table.size.height > 0

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, cast
 
 from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from console.watch.frame.keys import bound
@@ -12,6 +13,7 @@ from console.watch.frame.row import Part
 from console.watch.plain.alert_text import limit_text, scope_text, severity_word, state_word, value_text
 from console.watch.plain.signals import first_mover_text, lane_lines, log_text, tokens_text, untrainable_text
 from console.watch.screens.alert_screen import AlertScreen
+from console.watch.screens.worst_faults import CELLS, WorstFaults
 from console.watch.topic import View
 from console.watch.views.alert_lines import AlertLine
 from console.watch.views.lane import Lane
@@ -23,6 +25,8 @@ from console.watch.widgets.text_rows import TextRows
 
 ROWS: dict[Form, int] = {"full": 8, "normal": 6, "small": 0, "line": 0}
 """Rows under the lanes: a rule, alerts, log."""
+WIDE = 200
+"""Columns from which on there is a side pane."""
 ALERTS = 3
 """Alerts that stand there at most."""
 
@@ -56,6 +60,8 @@ class SignalsScreen(AlertScreen):
     SignalsScreen #under { height: 8; }
     SignalsScreen.-normal #under { height: 6; }
     SignalsScreen.-small #under { display: none; }
+    SignalsScreen #left { width: 1fr; }
+    SignalsScreen.-wide #side { display: block; }
     """
 
     def __init__(self) -> None:
@@ -65,15 +71,18 @@ class SignalsScreen(AlertScreen):
         self._faults = False
 
     def compose_body(self) -> Iterable[Widget]:
-        """Lanes, and below them alerts and log."""
-        yield SignalLanes(self.palette, id="lanes")
+        """Lanes, and below them alerts and log; at the side of a wide terminal what the chosen lane is about."""
         under = TextRows(id="under")
         under.can_focus = False
-        yield under
+        with Horizontal():
+            with Vertical(id="left"):
+                yield SignalLanes(self.palette, id="lanes")
+                yield under
+            yield WorstFaults(self.palette, id="side")
 
     def ask(self) -> SignalsAsk:
         """The adapter of this console, else the one gone to."""
-        return SignalsAsk(adapter=self._adapter or self.frame.adapter, steps=SHOWN_STEPS)
+        return SignalsAsk(adapter=self._adapter or self.frame.adapter, steps=SHOWN_STEPS, report=False)
 
     def show(self, view: View) -> None:
         """Draws lanes, alerts and log."""
@@ -83,9 +92,11 @@ class SignalsScreen(AlertScreen):
             lanes = tuple(lane for lane in lanes if lane.state != "ok" or lane.onset is not None)
         self.query_one(SignalLanes).set(lanes, signals.axis)
         self.query_one("#under", TextRows).set(self._under(signals))
+        self.query_one(WorstFaults).set(self._lane())
 
     def resized(self, form: Form) -> None:  # noqa: ARG002
-        """Another number of rows under the lanes."""
+        """Another number of rows under the lanes, and a pane beside them where there is room."""
+        self.set_class(self.app.size.width >= WIDE, "-wide")
         if isinstance(self.view, SignalsView):
             self.show(self.view)
 
@@ -131,7 +142,8 @@ class SignalsScreen(AlertScreen):
         return next((line for line in view.alerts if line.check == lane.check), None)
 
     def on_signal_lanes_lane_highlighted(self, _: SignalLanes.LaneHighlighted) -> None:
-        """The crumbs and the keys that are on follow the lane."""
+        """The crumbs, the side pane and the keys that are on follow the lane."""
+        self.query_one(WorstFaults).set(self._lane())
         self.redraw_frame()
 
     def on_signal_lanes_lane_selected(self, _: SignalLanes.LaneSelected) -> None:
@@ -143,6 +155,10 @@ class SignalsScreen(AlertScreen):
         alarmed = alert.place if alert is not None and alert.alarming else None
         place = lane.place if alarmed is None or alarmed.session_id is None else alarmed
         self.go_to(place, lane.check)
+
+    def on_worst_faults_wanted(self, event: WorstFaults.Wanted) -> None:
+        """To one of the faults at the side."""
+        self.go_to(event.place, event.check)
 
     def action_turn_order(self) -> None:
         """By onset, or in the fixed order."""
@@ -174,6 +190,12 @@ class SignalsScreen(AlertScreen):
     def _lane(self) -> Lane | None:
         return self.query_one(SignalLanes).selected if self.is_mounted and self.query(SignalLanes) else None
 
+    @property
+    def _room(self) -> int:
+        """Columns under the lanes."""
+        width = self.app.size.width
+        return width - CELLS if width >= WIDE else width
+
     def _under(self, view: SignalsView) -> list[list[Part]]:
         """A rule that says what cannot be trained, the gravest alerts, and the newest events."""
         room = ROWS[self.form] - 1
@@ -189,18 +211,18 @@ class SignalsScreen(AlertScreen):
 
     def _rule(self, view: SignalsView) -> Part:
         rule = self.palette.mark("rule")
-        short = self.app.size.width < 100
+        width = self._room
+        short = width < 100
         window = "" if view.window is None else f"over {view.window}"
         told = (window, untrainable_text(view.untrainable), tokens_text(view, short=short))
         said = " ┊ ".join(each for each in told if each)
         text = f"{rule} alerts {rule} {said} "
-        width = self.app.size.width
         return Part(self.palette.said(text) + rule * max(0, width - len(text)), self.palette.dim)
 
     def _alert(self, line: AlertLine) -> list[Part]:
         palette = self.palette
         number = f"{value_text(line):>7} {limit_text(line):<8}"
-        scope = f"{scope_text(line):<18} " if self.app.size.width >= 100 else ""
+        scope = f"{scope_text(line):<18} " if self._room >= 100 else ""
         parts = f"{line.rule:<18} {number} {scope}{place_text(line.place)}"
         return [
             Part(" "),

@@ -146,6 +146,10 @@ class TokenScreen(WatchScreen):
         token = "token" if self._cursor is None else f"token {self._cursor}"
         return crumb_of(self, self._session, self._turn, token)
 
+    def grown(self) -> Widget | None:
+        """The table, unless another pane is focused: the screen has the cursor."""
+        return self.focused or self.query_one("#tokens")
+
     def copied(self) -> str:
         """The row of the cursor, its fields apart by tabs."""
         view, row = self._view, self._row

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, cast
 
+from rich.cells import chop_cells
 from textual.binding import BindingType
 from textual.widget import Widget
 
@@ -12,9 +13,20 @@ from console.watch.frame.head import age
 from console.watch.frame.keys import guarded
 from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.reflow import Form
-from console.watch.frame.row import Part
-from console.watch.plain.traffic import delay_text, feedback_line, reward_text, session_text, share, stage_text, summary
+from console.watch.frame.row import Part, Row
+from console.watch.plain.traffic import (
+    delay_text,
+    feedback_line,
+    last_lines,
+    last_title,
+    reward_text,
+    session_text,
+    share,
+    stage_text,
+    summary,
+)
 from console.watch.topic import Ask, View
+from console.watch.views.last_turn import LastTurn
 from console.watch.views.traffic import Numbers, TrafficView
 from console.watch.views.trajectories import FIELDS, SORTS, TrajectoryRow
 from console.watch.widgets.palette import State
@@ -54,9 +66,14 @@ class TrafficScreen(ListScreen):
         guarded("list.follow", "follow"),
         guarded("list.sort", "sort"),
         guarded("list.order", "order"),
+        guarded("search.next", "broken(1)"),
+        guarded("search.previous", "broken(-1)"),
     ]
     DEFAULT_CSS = """
     TrafficScreen #flow { height: auto; max-height: 14; border-bottom: solid ansi_bright_black; }
+    TrafficScreen #last { height: 6; }
+    TrafficScreen.-normal #last, TrafficScreen.-small #last { display: none; }
+    TrafficScreen.-normal #last_rule, TrafficScreen.-small #last_rule { display: none; }
     TrafficScreen.-normal #flow { max-height: 6; }
     TrafficScreen.-small #flow { max-height: 3; border-bottom: none; }
     """
@@ -66,16 +83,20 @@ class TrafficScreen(ListScreen):
         self.filter_text = filter
         self._sort = ""
         self._descending = True
+        self._session: str | None = None
 
     def compose_body(self) -> Iterable[Widget]:
-        """The flow, and the sessions."""
+        """The flow, the sessions, and what is said in the chosen one."""
         yield TextRows(id="flow")
         yield WindowedTable(self._columns(), self.palette, id="sessions")
+        yield Row(id="last_rule")
+        yield TextRows(id="last")
 
     def ask(self) -> Ask:
-        """The sessions in sight."""
+        """The sessions in sight, and where there is room the chosen one's last turn."""
         first, count = self._window
         return Ask(
+            selected=() if self._session is None or self.form != "full" else (self._session,),
             adapter=self.frame.adapter,
             filter=self.filter_text,
             sort=self._sort,
@@ -90,6 +111,8 @@ class TrafficScreen(ListScreen):
         self._show_flow(view.numbers)
         self._table.set_total(view.total)
         self._table.set_rows(view.first, [self._cells(row) for row in view.rows])
+        self._show_last(view.last)
+        self._chosen()
 
     def sentence(self, view: View) -> str:
         """How much there is, and how fast it comes."""
@@ -126,9 +149,11 @@ class TrafficScreen(ListScreen):
         """More about each session where there is more room."""
         self._table.set_columns(self._columns())
         super().resized(form)
+        self.asked()
 
     def on_windowed_table_row_highlighted(self) -> None:
         """What can be done with the session may differ."""
+        self._chosen()
         self.redraw_frame()
 
     def on_windowed_table_row_selected(self, event: WindowedTable.RowSelected) -> None:
@@ -139,9 +164,16 @@ class TrafficScreen(ListScreen):
 
     def action_follow(self) -> None:
         """To the newest session, where it stays: the list begins with it."""
-        self._sort = ""
+        self._sort, self._descending = "", True
         self._table.action_first()
         self.asked()
+
+    def action_broken(self, by: int) -> None:
+        """To the next session with a break among those in the window."""
+        view = cast("TrafficView | None", self.view)
+        places = [view.first + at for at, row in enumerate(view.rows) if row.breaks] if view is not None else []
+        if not self.go_on(self._table, places, by):
+            self.say("no further session with a break in sight")
 
     def action_sort(self) -> None:
         """By the next column."""
@@ -165,6 +197,29 @@ class TrafficScreen(ListScreen):
             return None
         at = self._table.cursor - view.first
         return view.rows[at] if 0 <= at < len(view.rows) else None
+
+    def _chosen(self) -> None:
+        """The last turn of the session of the cursor is wanted."""
+        row = self._row()
+        session = None if row is None else row.session_id
+        if session != self._session:
+            self._session = session
+            if self.form == "full":
+                self.asked()
+
+    def _show_last(self, last: LastTurn | None) -> None:
+        if last is None or last.session_id != self._session:
+            return
+        rule = self.palette.mark("rule")
+        title = f"{rule} {self.palette.said(last_title(last))} {rule * self.size.width}"
+        self.query_one("#last_rule", Row).set([Part(title, self.palette.dim)])
+        width = max(20, self.size.width - 16)
+        rows = [
+            [Part(f" {role if at == 0 else '':<12} ", self.palette.bold), Part(line)]
+            for role, text in last_lines(last)
+            for at, line in enumerate(chop_cells(self.palette.said(text), width) or [""])
+        ]
+        self.query_one("#last", TextRows).set(rows)
 
     def _show_flow(self, numbers: Numbers) -> None:
         rows = self._full_flow(numbers) if self.form == "full" else self._short_flow(numbers)

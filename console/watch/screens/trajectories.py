@@ -41,6 +41,7 @@ class TrajectoriesScreen(ListScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("list.sort", "sort"),
         guarded("list.order", "order"),
+        guarded("list.follow", "follow"),
         guarded("list.faults", "faults"),
         guarded("search.next", "broken(1)"),
         guarded("search.previous", "broken(-1)"),
@@ -139,6 +140,12 @@ class TrajectoriesScreen(ListScreen):
         self._first()
         self.asked()
 
+    def action_follow(self) -> None:
+        """The newest first, and the cursor on it, where it stays."""
+        self._sort, self._descending = 0, True
+        self._first()
+        self.asked()
+
     def action_faults(self) -> None:
         """Only sessions with a break, or all."""
         self._faults = not self._faults
@@ -150,12 +157,7 @@ class TrajectoriesScreen(ListScreen):
         view = cast("TrajectoriesView | None", self.view)
         if view is None:
             return
-        here = self._table.cursor
-        places = [view.first + at for at, row in enumerate(view.rows) if row.breaks]
-        further = [place for place in places if (place - here) * by > 0]
-        if further:
-            self._table.move_to((min if by > 0 else max)(further))
-        else:
+        if not self.go_on(self._table, [view.first + at for at, row in enumerate(view.rows) if row.breaks], by):
             self.say("no further session with a break in sight; F lists them alone")
 
     @property

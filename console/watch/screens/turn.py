@@ -14,7 +14,7 @@ from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.row import Part, Row
 from console.watch.topic import View
 from console.watch.views.trajectory_words import tail_of
-from console.watch.views.turn import TurnAsk, TurnRow, TurnsView
+from console.watch.views.turn import FIELDS, TurnAsk, TurnRow, TurnsView
 from console.watch.views.turn_words import COLUMNS, message_lines, session_words
 from console.watch.widgets.table import Cell, Column, WindowedTable
 from console.watch.widgets.text_rows import TextRows
@@ -36,7 +36,9 @@ class TurnScreen(ListScreen):
         "frame.copy",
         "frame.export",
     )
+    FIELDS: ClassVar = FIELDS
     BINDINGS: ClassVar[list[BindingType]] = [
+        guarded("list.follow", "follow"),
         guarded("search.next", "broken(1)"),
         guarded("search.previous", "broken(-1)"),
         guarded("token.prefix_diff", "diff('prefix_diff')"),
@@ -64,7 +66,14 @@ class TurnScreen(ListScreen):
     def ask(self) -> TurnAsk:
         """The window in sight, and the chosen turn's messages."""
         first, count = self._window
-        return TurnAsk(selected=(self._session,), session_id=self._session, turn=self._turn, first=first, count=count)
+        return TurnAsk(
+            selected=(self._session,),
+            session_id=self._session,
+            turn=self._turn,
+            filter=self.filter_text,
+            first=first,
+            count=count,
+        )
 
     def show(self, view: View) -> None:
         """Draws the window."""
@@ -80,7 +89,9 @@ class TurnScreen(ListScreen):
 
     def sentence(self, view: View) -> str:
         """The session in one sentence."""
-        return self.palette.said(session_words(cast(TurnsView, view)))
+        view = cast(TurnsView, view)
+        filtered = f"/{self.filter_text}: {view.total} of {view.turns}  " if self.filter_text else ""
+        return filtered + self.palette.said(session_words(view))
 
     def crumb(self) -> str:
         """The session."""
@@ -138,13 +149,17 @@ class TurnScreen(ListScreen):
 
     def action_broken(self, by: int) -> None:
         """To the next turn that breaks."""
-        view, here = self._view, self._table.cursor
+        view = self._view
         places = [view.first + at for at, row in enumerate(view.rows) if row.prefix == "break"] if view else []
-        further = [place for place in places if (place - here) * by > 0]
-        if further:
-            self._table.move_to((min if by > 0 else max)(further))
-        else:
+        if not self.go_on(self._table, places, by):
             self.say(f"no turn breaks {'further down' if by > 0 else 'further up'}")
+
+    def action_follow(self) -> None:
+        """Keeps the newest turn in view, or lets it go."""
+        self._table.follow = not self._table.follow
+        self.say("the newest turn stays in view" if self._table.follow else "the cursor stays where it is")
+        if self._table.follow:
+            self._table.action_last()
 
     def action_diff(self, topic: str) -> None:
         """One of the differences of the chosen turn."""

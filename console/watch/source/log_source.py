@@ -1,5 +1,6 @@
 """A saved log under watch: any that `roundhouse check` reads. It is read once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -11,11 +12,11 @@ from checks.log import Log
 from checks.passes import one_pass
 from checks.readers.open_log import open_log
 from checks.token_signals import token_signals
-from console.watch.held import LONG, Held, Origin
+from console.watch.held import LONG, UNSHOWN, Held, Origin
 from console.watch.holding import NO_TOKENS, hold
 from console.watch.source.token_reading import TokenReading
 
-_NARROW = tuple(name for name in SCHEMAS["turns"] if name not in LONG)
+_NARROW = tuple(name for name in SCHEMAS["turns"] if name not in (*LONG, *UNSHOWN))
 _SMALL = ("rewards", "feedback", "steps", "spans", "evals", "events", "runs", "versions")
 _READER = Check("watch", mfu, ("turns",), (*_NARROW, "prompt_tokens", "completion_tokens"))
 """Asks one pass over the log for the narrow columns; its function is never called."""
@@ -43,6 +44,11 @@ class LogSource:
         revision = self._held.revision + 1
         self._held = self._held._replace(tokens=tokens._replace(signals=signals), revision=revision)
         return self._held
+
+    def signals(self) -> Sequence[int]:
+        """A log is read once: only its tokens come later."""
+        signal = None if self._tokens is None else self._tokens.signal
+        return () if signal is None else (signal,)
 
     def log(self) -> Log:
         """The same log; it may be read as often as is asked."""

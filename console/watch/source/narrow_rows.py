@@ -30,17 +30,11 @@ def columns_to_read(table: str) -> list[str]:
 def narrow(table: str, rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     """The rows that a snapshot gave, or that were opened from a journal, with counts in the place of lists."""
     wanted = [name for name in columns_to_read(table) if name not in _COUNTED]
-    frame = frame_of_arrow(rows.select(wanted))
-    if table != "turns":
-        return frame
-    new = pc.list_value_length(rows["new_prompt_ids"])
-    counts = pa.table(
-        {
-            "prompt_tokens": pc.add(rows["prompt_prefix_tokens"], pc.cast(new, pa.int64())),
-            "completion_tokens": pc.cast(pc.list_value_length(rows["completion_ids"]), pa.int64()),
-        }
-    )
-    lost = pl.col("untrainable_reason").eq_missing(PROMPT_LOST)
-    return frame.with_columns(frame_of_arrow(counts).get_columns()).with_columns(
-        prompt_tokens=pl.when(~lost).then("prompt_tokens")
-    )
+    columns = {name: rows[name] for name in wanted}
+    if table == "turns":
+        new = pc.cast(pc.list_value_length(rows["new_prompt_ids"]), pa.int64())
+        prompt = pc.add(rows["prompt_prefix_tokens"], new)
+        lost = pc.fill_null(pc.equal(rows["untrainable_reason"], PROMPT_LOST), False)
+        columns["prompt_tokens"] = pc.if_else(lost, pa.scalar(None, pa.int64()), prompt)
+        columns["completion_tokens"] = pc.cast(pc.list_value_length(rows["completion_ids"]), pa.int64())
+    return frame_of_arrow(pa.table(columns))

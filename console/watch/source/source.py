@@ -1,5 +1,6 @@
 """What the feed reads from."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ class Source(Protocol):
 
         Cheap where nothing changed: the feed asks several times a second.
         """
+        ...
+
+    def signals(self) -> Sequence[int]:
+        """Descriptors that become readable when there may be something new; none where only looking tells."""
         ...
 
     def log(self) -> "Log":

@@ -1,5 +1,6 @@
 """A store under watch: what is new since the last look, live or copied."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import polars as pl
 
 from checks.log import Log
 from checks.token_signals import token_signals
+from collector.store.layout import Layout
 from console.watch.held import Held, Origin, Tokens
 from console.watch.holding import NO_TOKENS, hold
+from console.watch.source.folder_notices import FolderNotices
 from console.watch.source.session_log import SessionLog
 from console.watch.source.store_registry import StoreRegistry, read_store_registry
 from console.watch.source.store_rows import StoreRows
@@ -26,6 +29,8 @@ class StoreSource:
         self._rows: StoreRows | None = None
         self._registry: StoreRegistry | None = None
         self._tokens = tokens
+        self._notices = FolderNotices([store, Layout(store).journals])
+        self._noticed = True
         self._log = SessionLog(store)
         self._of: tuple[Tokens, pl.DataFrame, Tokens] | None = None
         self._revision = 0
@@ -33,6 +38,7 @@ class StoreSource:
     def poll(self) -> Held | None:
         """What the store holds, if it is not what it was."""
         stamp = store_stamp(self._store)
+        self._check_notices(stamp)
         fresh = self._read(stamp)
         fresh = (self._tokens is not None and self._tokens.poll()) or fresh
         self._stamp = stamp
@@ -51,14 +57,29 @@ class StoreSource:
             newest_at=self._rows.newest_at,
         )
 
+    def signals(self) -> Sequence[int]:
+        """Of files that were written, and of tokens that were read."""
+        if self._notices.descriptor is None:
+            return ()
+        signal = None if self._tokens is None else self._tokens.signal
+        return (self._notices.descriptor,) if signal is None else (self._notices.descriptor, signal)
+
     def log(self) -> Log:
         """Single sessions are read by themselves, everything by the ordinary reader."""
         return self._log
 
     def close(self) -> None:
-        """Ends the reading of tokens."""
+        """Ends the notices and the reading of tokens."""
+        self._notices.close()
         if self._tokens is not None:
             self._tokens.close()
+
+    def _check_notices(self, stamp: StoreStamp) -> None:
+        """Whoever misses a write that the stamps show, as on a network's disk, is not relied on any more."""
+        noticed = self._notices.taken()
+        if self._stamp is not None and stamp.files != self._stamp.files and not (noticed or self._noticed):
+            self._notices.close()
+        self._noticed = noticed
 
     def _with_signals(self, versions: pl.DataFrame) -> Tokens:
         """What the tokens tell, by step; made anew only for other tokens or versions."""
@@ -71,12 +92,14 @@ class StoreSource:
         return self._of[2]
 
     def _read(self, stamp: StoreStamp) -> bool:
-        if self._stamp is None or self._rows is None or stamp.replaced(self._stamp):
+        touched = None if self._stamp is None else stamp.touched(self._stamp)
+        if self._tokens is not None and touched != set():
+            self._tokens.nudge()
+        if touched is None or self._stamp is None or self._rows is None or stamp.replaced(self._stamp):
             # A registry's change is an effect of what the journals hold, so the registry is read first.
             self._registry = read_store_registry(self._store)
             self._rows = StoreRows(self._store)
             return True
-        touched = stamp.touched(self._stamp)
         fresh = False
         if of_registry(touched):
             registry = read_store_registry(self._store)

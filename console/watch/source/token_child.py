@@ -33,7 +33,7 @@ from console.watch.source.token_tables import Known, Portion
 TELL_S = 1.0
 """Between two news while it reads."""
 LOOK_S = 0.5
-"""Between two looks whether a store was touched."""
+"""Least between two rounds."""
 BUSY_SHARE = 0.05
 """Most of a core that following a live store takes, after the first pass."""
 RETRY_S = 30.0
@@ -46,23 +46,26 @@ def main(order: Order) -> None:
     if not is_store(path):
         for news in log_news(order, tell_s=TELL_S):
             _tell(news)
-        while not _owner_gone(3600.0):
+        owner = Owner()
+        while not owner.gone(3600.0):
             pass
         return
     window = Window(order.window_s, order.window_turns)
     rounds = StoreRounds(path) if window == Window() else WindowRounds(path, window)
-    rest_s, first = 0.0, True
-    while not _owner_gone(rest_s):
+    owner, rest_s, first = Owner(), 0.0, True
+    follows = isinstance(rounds, StoreRounds)
+    nudged = False
+    while not owner.gone(rest_s, nudged=nudged):
         started_s = time.process_time()
         try:
             for news in rounds.next():
                 _tell(news)
             # The first round reads everything, and loads what that needs: it is not what following costs.
             rest_s = LOOK_S if first else max(LOOK_S, (time.process_time() - started_s) / BUSY_SHARE)
-            first = False
+            first, nudged = False, follows
         except (UserError, OSError) as error:
             _tell(News(share=0.0, error=" ".join(str(error).split())))
-            rest_s = RETRY_S
+            rest_s, nudged = RETRY_S, False
 
 
 class StoreRounds:
@@ -145,9 +148,29 @@ def _tell(news: News) -> None:
     sys.stdout.buffer.flush()
 
 
-def _owner_gone(wait_s: float) -> bool:
-    ready, _, _ = select.select([0], [], [], wait_s)
-    return bool(ready) and not os.read(0, 1)
+class Owner:
+    """Who started it, at the other end of standard input: its end is the end of this, a byte says to look again."""
+
+    def __init__(self) -> None:
+        self._gone = self._nudged = False
+
+    def gone(self, rest_s: float, *, nudged: bool = False) -> bool:
+        """Whether it is gone, after a rest that nothing else ends; `nudged` waits on until it says to look again."""
+        end = time.monotonic() + rest_s
+        while not self._gone:
+            left_s = max(0.0, end - time.monotonic())
+            self._hear(left_s)
+            if left_s <= 0:
+                break
+        while nudged and not (self._gone or self._nudged):
+            self._hear(None)
+        self._nudged = False
+        return self._gone
+
+    def _hear(self, wait_s: float | None) -> None:
+        if select.select([0], [], [], wait_s)[0]:
+            heard = os.read(0, 4096)
+            self._gone, self._nudged = not heard, self._nudged or bool(heard)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 """The process that reads tokens, as the feed sees it: started, listened to, and ended with it."""
 
+# pyright: reportUnknownMemberType=false
+# (pyarrow carries no types)
+
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +12,7 @@ from typing import IO, cast
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from console.watch.held import Tokens
 from console.watch.source.token_news import News, Order, frame_of, unpacked
@@ -32,6 +37,8 @@ class TokenProcess:
         )
         self._out = cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._out.fileno(), False)
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._received = bytearray()
         self._ended = False
         self.tokens = Tokens()
@@ -49,7 +56,21 @@ class TokenProcess:
             code = self._process.wait()
             self.tokens = self.tokens._replace(error=f"the process that reads tokens ended with {code}")
             fresh = True
+        if fresh:
+            # News are large: what they took goes back before the next ones come.
+            pa.default_memory_pool().release_unused()
         return fresh
+
+    @property
+    def signal(self) -> int | None:
+        """The pipe that news come through, until its end."""
+        return None if self._ended else self._out.fileno()
+
+    def nudge(self) -> None:
+        """A byte on its standard input; one that is full says the same."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._process.stdin.fileno(), b".")
 
     def close(self) -> None:
         """Ends the process with its standard input, or else by force."""

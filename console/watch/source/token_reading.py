@@ -17,6 +17,15 @@ class TokenReading(Protocol):
         """Whether there is more than at the last call; never waits."""
         ...
 
+    @property
+    def signal(self) -> int | None:
+        """A descriptor that becomes readable when there is more; None where nothing comes any more."""
+        ...
+
+    def nudge(self) -> None:
+        """What is read was written to: it looks once more."""
+        ...
+
     def close(self) -> None:
         """Ends it."""
         ...

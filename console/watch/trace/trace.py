@@ -17,7 +17,7 @@ from console.watch.topic import OpenLog
 from console.watch.trace.base_model_tools import NamedTools, tools_for
 from console.watch.trace.retok_spans import Retokenized, retokenized
 from console.watch.trace.session_breaks import Break, SessionBreaks, session_breaks
-from console.watch.trace.session_turns import SessionTurns, read_session
+from console.watch.trace.session_turns import SessionTurns, Then, read_session
 from console.watch.trace.turn_tokens import TurnTokens, turn_tokens
 from console.watch.trace.verdict import WrongIds
 from console.watch.trace.weight_segments import Segment, segments
@@ -70,6 +70,12 @@ class Trace:
     def break_of(self, turn: int) -> Break | None:
         """How a turn fails to extend the one that it continues; None where it does not fail."""
         return next((each for each in self.breaks.breaks if each.turn == turn), None)
+
+    def parent_row(self, turn: int) -> int | None:
+        """The row of the turn that a turn extends or continues."""
+        broken = self.break_of(turn)
+        above = broken.previous if broken else self.breaks.parents.get(turn)
+        return None if above is None else self.log.row_of(above)
 
     def scored(self, row: int, *, scoring: int | None = None, step: int | None = None) -> ScoredTurn:
         """A turn's tokens under a scoring, and why its weights are what they are."""
@@ -145,6 +151,12 @@ def _mean(away: Array, kept: Array) -> float | None:
     return float(away[kept].mean()) if kept.any() else None
 
 
+def _then(held: Held, own: pl.DataFrame) -> Then:
+    """What the replay shows of training: the steps that had ended, and what they had met."""
+    ended = held.steps.group_by(pl.col("adapter").cast(pl.String)).agg(last=pl.col("step").max())
+    return Then(ended, own.select("turn", mark="trainer_step"), held.source.format == "store")
+
+
 class RecentTraces:
     """The last few sessions, kept as long as nothing was added to them."""
 
@@ -158,12 +170,13 @@ class RecentTraces:
         if own.is_empty():
             return None
         named = tools_for(tools, own, store=held.source.format == "store")
-        newest = cast(int | None, held.steps["step"].max()) if held.replayed_at is not None else None
-        sizes = (own.height, held.steps.height, held.versions.height, held.events.height, held.tokens.share, newest)
+        then = _then(held, own) if held.replayed_at is not None else None
+        marks = tuple(own["trainer_step"].to_list()) if then is not None else None
+        sizes = (own.height, held.steps.height, held.versions.height, held.events.height, held.tokens.share, marks)
         key = (open_log, session_id, id(named.tools.tokenizer), *sizes)
         with self._lock:
             found = self._kept.pop(key, None) or Trace(
-                read_session(session_id, open_log, own["turn"], newest), held, named
+                read_session(session_id, open_log, own["turn"], then), held, named
             )
             self._kept[key] = found
             self._forget()

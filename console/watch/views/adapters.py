@@ -14,6 +14,7 @@ from collector.store.registry_rows import RegistrySnapshot
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.views.adapter_actions import Action, Offer, offers, sentence
+from console.watch.views.adapter_list import listed
 from console.watch.views.adapter_versions import (
     Gate,
     Proof,
@@ -23,7 +24,7 @@ from console.watch.views.adapter_versions import (
     version_lines,
 )
 from console.watch.views.cycle_progress import CycleProgress, cycle_progress
-from console.watch.views.worker_lines import WorkerLine, worker_lines
+from console.watch.views.worker_lines import Fleet, WorkerLine, fleet, worker_lines
 from trainer.adapter_standing import Standing, standing
 from trainer.blast_radius import open_sessions, served_of
 
@@ -131,21 +132,29 @@ class AdaptersView(View, frozen=True, kw_only=True):
     revision: int
     """Of the registry; an action is decided at it."""
     adapters: tuple[AdapterLine, ...]
+    """Those that meet the filter."""
+    total: int
+    """All of them."""
     selected: AdapterDetail | None
     cycle: CycleProgress | None
     workers: tuple[WorkerLine, ...]
+    """Those that are not reached, then the busiest first."""
+    fleet: Fleet | None
+    """All of them, where there are several."""
     workers_unreadable: int
     """Records of engine workers that tell nothing that can be read."""
     audit: tuple[AuditLine, ...]
     """Newest first: of the selected adapter where there is one."""
 
 
-def adapters_view(facts: Facts, selected: str | None) -> AdaptersView:
-    """The screen; `selected` is an adapter's name, the first one when not given or gone."""
+def adapters_view(facts: Facts, selected: str | None, ask: Ask | None = None) -> AdaptersView:
+    """The screen; `selected` is an adapter's name, the first one when not given, gone or filtered out."""
+    ask = ask or Ask()
     registry = facts.registry
     cycle = cycle_progress(facts.events, facts.feedback)
     traffic = _traffic(facts)
-    lines = tuple(_line(facts, known, traffic, cycle) for known in registry.adapters)
+    every = [_line(facts, known, traffic, cycle) for known in registry.adapters]
+    lines = listed(every, filter=ask.filter, sort=ask.sort, descending=ask.descending)
     chosen = next((line for line in lines if line.adapter == selected), lines[0] if lines else None)
     workers = worker_lines(facts.events)
     about = [
@@ -155,9 +164,11 @@ def adapters_view(facts: Facts, selected: str | None) -> AdaptersView:
         at=facts.now,
         revision=registry.revision,
         adapters=lines,
+        total=len(every),
         selected=None if chosen is None or chosen.live is None else _detail(facts, chosen),
         cycle=cycle,
         workers=workers.lines,
+        fleet=fleet(workers.lines),
         workers_unreadable=workers.unreadable,
         audit=tuple(_audit_line(row) for row in reversed(about[-AUDIT_ROWS:])),
     )
@@ -171,7 +182,7 @@ def topic(prices: PriceConfig) -> Topic[Ask]:
         registry = held.registry if held.registry is not None else RegistrySnapshot(0, (), (), (), {})
         at = held.replayed_at or held.read_at
         facts = Facts(registry, held.audit, held.turns, held.events, held.feedback, at, prices)
-        return adapters_view(facts, next(iter(ask.selected), ask.adapter))
+        return adapters_view(facts, next(iter(ask.selected), ask.adapter), ask)
 
     return Topic("adapters", build)
 

@@ -8,7 +8,6 @@ import msgspec
 
 from checks.alerting.alert_event import ALERT
 from checks.alerting.incident import Incident
-from checks.finding import Evidence
 from checks.suite import CHECKS
 from collector.records import Event
 from console.watch.evaluator_lock import evaluator_running
@@ -17,7 +16,7 @@ from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.views.alert_board import Standing, standing
 from console.watch.views.alert_lines import AlertLine, line_of, place_of
-from console.watch.views.place import Place, place_of_evidence
+from console.watch.views.place import Fault, fault_of
 from console.watch.views.signal_findings import SignalChecks, Thresholds, shared_checks
 from console.watch.widgets.palette import STATES, State
 
@@ -44,15 +43,6 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The first mover; several that began at one time are joined by `=`."""
     began_at: datetime | None
     alerts: tuple[AlertLine, ...]
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence."""
-
-    place: Place
-    text: str | None
-    """What is said of it. Text of models in it is as it was logged."""
-    lag: int | None = None
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +76,13 @@ class AlertDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
 
 
+class AlertsAsk(Ask, frozen=True, kw_only=True):
+    """Which alerts, and which one in detail."""
+
+    looks: int = 0
+    """How often an evaluator was seen to come or go: each time it is asked anew."""
+
+
 class AlertsView(View, frozen=True, kw_only=True):
     """Every alert."""
 
@@ -98,6 +95,8 @@ class AlertsView(View, frozen=True, kw_only=True):
     """When the first silence ends."""
     evaluating: bool | None
     """Whether somebody evaluates now; None where that cannot be told."""
+    store: str | None
+    """Where an evaluator is looked for; None for a log, and in a replay."""
     evaluated_at: datetime | None
     """When an evaluator last wrote; it writes only what changed."""
     window: str | None
@@ -116,6 +115,7 @@ class AlertsBuilder:
         """All alerts; the detail of the selected rule, else of the gravest."""
         del log
         now = held.replayed_at or held.read_at
+        store = held.source.path if held.source.format == "store" and held.replayed_at is None else None
         stands = standing(held)
         lines = [line_of(alert, stands, now) for alert in stands.board.alerts.values()]
         wanted = read_filter(ask.filter, FIELDS)
@@ -129,7 +129,8 @@ class AlertsBuilder:
             counts={state: counts[state] for state in STATES if counts[state]},
             ok=len(lines) - len(bad),
             silences_end=min((line.until for line in listed if line.until is not None), default=None),
-            evaluating=_evaluating(held),
+            evaluating=None if store is None else evaluator_running(Path(store)),
+            store=store,
             evaluated_at=stands.evaluated_at,
             window=stands.window,
             unreadable=stands.unreadable,
@@ -140,9 +141,9 @@ class AlertsBuilder:
         written = stands.written.get(line.rule, ())
         alerts = [event for event in written if event.kind == ALERT]
         incident = next((each for each in stands.board.incidents if each.incident == line.incident), None)
-        finding = self._checks.findings(held).findings.get(line.check or "")
+        finding = self._checks.of_check(held, line.check or "")
         seen = () if finding is None else finding.evidence
-        evidence = [_fault(each) for each in seen[:EVIDENCE]] or _told(alerts)
+        evidence = [fault_of(each) for each in seen[:EVIDENCE]] or _told(alerts)
         check = next((each for each in CHECKS if each.name == line.check), None)
         return AlertDetail(
             line=line,
@@ -161,13 +162,6 @@ class AlertsBuilder:
 def topic(thresholds: Thresholds | None = None) -> Topic[Ask]:
     """The topic with the thresholds of a configuration."""
     return Topic("alerts", AlertsBuilder(shared_checks(thresholds)).build)
-
-
-def _evaluating(held: Held) -> bool | None:
-    """Of a live store only: a log has nobody who evaluates it, and of a replay it is not known."""
-    if held.source.format != "store" or held.replayed_at is not None:
-        return None
-    return evaluator_running(Path(held.source.path))
 
 
 def _groups(lines: Sequence[AlertLine], incidents: Sequence[Incident]) -> tuple[Group, ...]:
@@ -194,11 +188,6 @@ def _groups(lines: Sequence[AlertLine], incidents: Sequence[Incident]) -> tuple[
 def _chosen(groups: Sequence[Group], selected: Sequence[str]) -> AlertLine | None:
     lines = [line for group in groups for line in group.alerts]
     return next((line for line in lines if line.rule in selected), lines[0] if lines else None)
-
-
-def _fault(evidence: Evidence) -> Fault:
-    lag = evidence.detail.get("lag")
-    return Fault(place=place_of_evidence(evidence), text=evidence.text, lag=lag if isinstance(lag, int) else None)
 
 
 def _told(alerts: Sequence[Event]) -> list[Fault]:

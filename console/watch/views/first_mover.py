@@ -174,6 +174,8 @@ def said(view: FirstMover, labels: dict[str, str], *, short: bool = False) -> st
         sure = "" if fall.errors is None else f", {fall.errors:.1f} standard errors"
         where = f"held-out -{fall.by:.2g} @{fall.since + 1}–{fall.step}"
         parts.append(where if short else f"{where} (paired over {fall.tasks} tasks{sure})")
+    if view.hint:
+        parts.append(f"hint: {view.hint}")
     if view.steady:
         names = " ".join(labels[each] for each in view.steady)
         parts.append(f"{len(view.steady)} steady" if short else f"steady: {names}")
@@ -183,6 +185,4 @@ def said(view: FirstMover, labels: dict[str, str], *, short: bool = False) -> st
         parts.append("n/d: " + " ".join(labels[each] for each in view.unknown))
     if view.clock and not short:
         parts += view.clock
-    if view.hint:
-        parts.append(f"hint: {view.hint}")
     return " ┊ ".join(parts)

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from checks.finding import Status
-from console.watch.views.place import Place
+from console.watch.views.place import Fault, Place
 
 LaneState = Literal["critical", "acked", "warning", "pending", "recovering", "ok", "no_data", "error", "silenced"]
 
@@ -80,5 +80,9 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the numbers are the trainer's own, since the tokens have not been read yet."""
     place: Place | None = None
     """The worst fault that the check names."""
+    faults: tuple[Fault, ...] = ()
+    """The worst of them, the worst first."""
+    faults_total: int = 0
+    """All that the check names."""
     why: str = ""
     """The check's summary; for no data what is missing."""

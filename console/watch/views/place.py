@@ -23,6 +23,21 @@ def place_of_evidence(evidence: Evidence) -> Place:
     return Place(**{name: getattr(evidence, name) for name in Place.__struct_fields__})
 
 
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of evidence."""
+
+    place: Place
+    text: str | None
+    """What is said of it. Text of models in it is as it was logged."""
+    lag: int | None = None
+
+
+def fault_of(evidence: Evidence) -> Fault:
+    """What a piece of evidence says, and where."""
+    lag = evidence.detail.get("lag")
+    return Fault(place=place_of_evidence(evidence), text=evidence.text, lag=lag if isinstance(lag, int) else None)
+
+
 WHOLE, TAIL = 10, 8
 """A session's name up to the first length is shown whole; of a longer one so many letters of its end, which differs."""
 

@@ -31,6 +31,8 @@ CHECK_OF = {
     "grad_norm": "grad-norm",
 }
 """Signal to the check that grades it."""
+EVIDENCE = 24
+"""Faults of a finding that are kept, the gravest: as many as a wide terminal lists."""
 Thresholds = Mapping[str, Mapping[str, float]]
 """Check to argument to value, as `roundhouse check` takes them."""
 _GRADING = {check.name: check for check in CHECKS if check.name in CHECK_OF.values()}
@@ -39,19 +41,22 @@ _TABLES = ("turns", "rewards", "steps", "evals", "spans", "versions")
 Frames = dict[str, pl.DataFrame]
 
 
-class SignalFindings(NamedTuple):
-    """What the checks say."""
+class SignalSeries(NamedTuple):
+    """What they are made of, and what ranks them."""
 
-    findings: Mapping[str, Finding]
-    """Check to what it found over everything held."""
     series: pl.DataFrame
     """As `signal_series` gives it."""
     ranked: tuple[Ranked, ...]
     """The adapters, each with its signals ranked and timed."""
     frames: Frames
     """What it was made from, by the names that checks use."""
-    tokens_share: float | None
-    """How much of the turns the numbers of tokens are of; None: they are the trainer's own."""
+
+
+class _Graded(NamedTuple):
+    """A finding, and what it was made of."""
+
+    read: tuple[pl.DataFrame, ...]
+    finding: Finding
 
 
 class SignalChecks:
@@ -59,34 +64,43 @@ class SignalChecks:
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or {}
-        self._whole: Kept[SignalFindings] = Kept()
+        self._whole: Kept[SignalSeries] = Kept()
         self._last_series: pl.DataFrame | None = None
         self._ranked: Kept[tuple[Ranked, ...]] = Kept()
         self._graded: dict[tuple[str, bool], Kept[Finding]] = {}
+        self._narrow: dict[str, _Graded] = {}
 
-    def findings(self, held: Held) -> SignalFindings:
-        """Over everything held. New turns that nobody trained on change none of it."""
+    def series(self, held: Held) -> SignalSeries:
+        """Of everything held. New turns that nobody trained on change none of it."""
         trained = held.turns.height - held.turns["trainer_step"].null_count()
         rewarded = held.turns.height - held.turns["reward"].null_count()
         tables = (held.steps, held.rewards, held.evals, held.spans, held.versions)
-        tokens = (held.tokens.weights, held.tokens.lags, held.tokens.entropies, held.tokens.signals, held.tokens.share)
+        tokens = (held.tokens.weights, held.tokens.lags, held.tokens.entropies, held.tokens.signals)
         return self._whole.of((*tables, *tokens, trained, rewarded), lambda: self._all(held))
 
     def of_adapter(self, held: Held, adapter: str | None) -> Mapping[str, Finding]:
-        """Over one adapter; over everything where there is one only."""
-        whole = self.findings(held)
-        if whole.series["adapter"].n_unique() < 2:
-            return whole.findings
-        return self._found(whole.frames, adapter, narrow=True)
+        """Check to what it found over one adapter; over everything where there is one only."""
+        whole = self.series(held)
+        narrow = whole.series["adapter"].n_unique() > 1
+        return {name: self._found(name, whole.frames, adapter, narrow=narrow) for name in _GRADING}
 
-    def _all(self, held: Held) -> SignalFindings:
+    def over_all(self, held: Held) -> Mapping[str, Finding]:
+        """Check to what it found over everything held, as the report has it."""
+        whole = self.series(held)
+        return {name: self._found(name, whole.frames, None, narrow=False) for name in _GRADING}
+
+    def of_check(self, held: Held, check: str) -> Finding | None:
+        """What one check found over everything held; None where it is none of the eight."""
+        return self._found(check, self.series(held).frames, None, narrow=False) if check in _GRADING else None
+
+    def _all(self, held: Held) -> SignalSeries:
         frames: Frames = {name: getattr(held, name) for name in _TABLES}
         told = (held.tokens.weights, held.tokens.lags, held.tokens.entropies)
         for kind, frame in zip(_MEASURES, told, strict=True):
             frames[kind.name] = frame if frame.width else _unread(kind)
         series = self._same(signal_series(*(frames[name] for name in _TABLES), tokens=held.tokens.signals))
         ranked = self._ranked.of((series, held.steps), lambda: self._rank(series, held.steps))
-        return SignalFindings(self._found(frames, None, narrow=False), series, ranked, frames, held.tokens.share)
+        return SignalSeries(series, ranked, frames)
 
     def _same(self, series: pl.DataFrame) -> pl.DataFrame:
         """The series made before, where the new one says the same: what hangs on it is then still right."""
@@ -99,20 +113,32 @@ class SignalChecks:
         strict: dict[str, Any] = dict(self.thresholds.get("first-mover", {}))
         return timed(rank_signals(series, **strict), series, steps)
 
-    def _found(self, frames: Frames, adapter: str | None, *, narrow: bool) -> Mapping[str, Finding]:
-        """Each check's finding, made again where one of its own frames is another."""
-        found: dict[str, Finding] = {}
-        for name, check in _GRADING.items():
-            given = [frames[each] for each in check.frames]
-            kept = self._graded.setdefault((name, narrow), Kept())
+    def _found(self, name: str, frames: Frames, adapter: str | None, *, narrow: bool) -> Finding:
+        """A check's finding, made again where one of its own frames is another."""
+        check = _GRADING[name]
+        given = [frames[each] for each in check.frames]
+        kept = self._graded.setdefault((name, narrow), Kept())
+        return kept.of(
+            (adapter if narrow else None, *given),
+            lambda: self._narrowed(check, given, adapter) if narrow else self._run(check, given),
+        )
 
-            def made(check: Check = check, given: Sequence[pl.DataFrame] = given) -> Finding:
-                pairs = zip(check.frames, given, strict=True)
-                read = [_narrowed(each, frame, adapter) if narrow else frame for each, frame in pairs]
-                return check.function(*read, **self.thresholds.get(check.name, {}))
+    def _narrowed(self, check: Check, given: Sequence[pl.DataFrame], adapter: str | None) -> Finding:
+        """The finding over the rows of one adapter: the one made before, where only others have new ones."""
+        read = tuple(_narrowed(name, frame, adapter, check) for name, frame in zip(check.frames, given, strict=True))
+        if "turns" in check.frames:
+            return self._run(check, read)
+        before = self._narrow.get(check.name)
+        if before is None or not all(one.equals(other) for one, other in zip(before.read, read, strict=True)):
+            before = self._narrow[check.name] = _Graded(read, self._run(check, read))
+        return before.finding
 
-            found[name] = kept.of((adapter, *given), made)
-        return found
+    def _run(self, check: Check, read: Sequence[pl.DataFrame]) -> Finding:
+        finding = check.function(*read, **self.thresholds.get(check.name, {}))
+        evidence = finding.evidence[:EVIDENCE]
+        omitted = finding.evidence_omitted + len(finding.evidence) - len(evidence)
+        # A report lists up to 100,000 faults, with tables beside: a console does not hold what it never shows.
+        return msgspec.structs.replace(finding, evidence=evidence, evidence_omitted=omitted, breakdown=())
 
 
 @cache
@@ -131,8 +157,10 @@ def shared_checks(thresholds: Thresholds | None = None) -> SignalChecks:
     return _shared(msgspec.json.encode(thresholds or {}, order="sorted"))
 
 
-def _narrowed(name: str, frame: pl.DataFrame, adapter: str | None) -> pl.DataFrame:
-    """The rows of one adapter; of a measure, in each of its parts that names adapters."""
+def _narrowed(name: str, frame: pl.DataFrame, adapter: str | None, check: Check) -> pl.DataFrame:
+    """The rows of one adapter; of a measure, in each part that names adapters; of turns, the columns that are read."""
+    if name == "turns":
+        frame = frame.select(*dict.fromkeys(("session_id", "turn", "adapter", *check.turn_columns)))
     if name in _TABLES:
         return frame.filter(pl.col("adapter").eq_missing(adapter)) if "adapter" in frame.columns else frame
     return narrowed(frame, "adapter", lambda rows: rows.filter(pl.col("adapter").cast(pl.String).eq_missing(adapter)))

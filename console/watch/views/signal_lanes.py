@@ -12,8 +12,8 @@ from checks.signals import ESTIMATE, SIGNALS, Part, Signal
 from checks.suite import CHECKS
 from console.watch.views.first_mover import FirstMover, Mover
 from console.watch.views.lane import Lane, LaneState, Onset, PartValue
-from console.watch.views.place import place_of_evidence
-from console.watch.views.signal_findings import CHECK_OF, Thresholds
+from console.watch.views.place import fault_of, place_of_evidence
+from console.watch.views.signal_findings import CHECK_OF, EVIDENCE, Thresholds
 from console.watch.widgets.palette import State
 
 BASELINE = 120
@@ -122,6 +122,8 @@ def _lane(
         onset=None if mover is None else _onset(mover),
         provisional=signal.name in _OF_TOKENS and not source.tokens_read and newest is not None,
         place=place_of_evidence(finding.evidence[0]) if finding.evidence else None,
+        faults=tuple(fault_of(each) for each in finding.evidence[:EVIDENCE]),
+        faults_total=len(finding.evidence) + finding.evidence_omitted,
         why=why,
     )
 

@@ -16,7 +16,7 @@ from console.watch.views.alert_lines import AlertLine, alert_lines
 from console.watch.views.eval_falls import eval_falls
 from console.watch.views.first_mover import FirstMover, FrozenRanking
 from console.watch.views.lane import Lane
-from console.watch.views.signal_findings import CHECK_OF, SignalChecks, SignalFindings, Thresholds, shared_checks
+from console.watch.views.signal_findings import CHECK_OF, SignalChecks, SignalSeries, Thresholds, shared_checks
 from console.watch.views.signal_lanes import LaneSource, signal_lanes
 from console.watch.views.untrainable import Untrainable, UntrainableCounts
 from console.watch.widgets.palette import STATES, State
@@ -32,6 +32,8 @@ class SignalsAsk(Ask, frozen=True, kw_only=True):
 
     steps: int = SHOWN_STEPS
     """Steps on the axis; 0 for all."""
+    report: bool = True
+    """Whether the numbers of the report are wanted too; nothing is drawn of them."""
 
 
 class AdapterTab(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +82,9 @@ class SignalsView(View, frozen=True, kw_only=True):
     """In the fixed order."""
     first_mover: FirstMover
     findings: tuple[Graded, ...]
-    metrics: dict[str, float | None]
-    """Those of the eight checks over everything held; None for a number that is none."""
+    metrics: dict[str, float | None] | None
+    """Those of the eight checks over everything held; None for a number that is none, and where they were not asked
+    for."""
     tokens_share: float | None
     """How much of the turns the numbers of tokens are of; None: they are the trainer's own."""
     window: str | None
@@ -109,7 +112,7 @@ class SignalsBuilder:
     def build(self, held: Held, ask: SignalsAsk, log: OpenLog) -> SignalsView:
         """One adapter of what is held; the first that moved where none is asked for."""
         del log
-        whole = self._checks.findings(held)
+        whole = self._checks.series(held)
         adapters = self._tabs.of((whole.series, whole.ranked, held.registry), lambda: _adapters(held, whole))
         adapter = _chosen(ask.adapter, adapters)
         findings = self._checks.of_adapter(held, adapter)
@@ -122,7 +125,7 @@ class SignalsBuilder:
         )
         first = _first_step(series, mover, ask)
         alerted = _by_check(held)
-        source = LaneSource(series, findings, self._checks.thresholds, mover, alerted, whole.tokens_share is not None)
+        source = LaneSource(series, findings, self._checks.thresholds, mover, alerted, held.tokens.share is not None)
         states = "|".join(f"{check} {state}" for check, state in sorted(alerted.items()))
         inputs = (series, mover, states, first, source.tokens_read, *findings.values())
         return SignalsView(
@@ -133,15 +136,15 @@ class SignalsBuilder:
             lanes=self._lanes.of(inputs, lambda: signal_lanes(source, first)),
             first_mover=mover,
             findings=tuple(_graded(each) for each in findings.values()),
-            metrics=_metrics(whole.findings.values()),
-            tokens_share=whole.tokens_share,
+            metrics=_metrics(self._checks.over_all(held).values()) if ask.report else None,
+            tokens_share=held.tokens.share,
             window=held.source.window,
             untrainable=self._untrainable.of(held.turns, adapter),
             alerts=alert_lines(held),
             log=self._log.of((held.events,), lambda: log_tail(held.events)),
         )
 
-    def _moved(self, held: Held, whole: SignalFindings, adapter: str | None, newest: int | None) -> FirstMover:
+    def _moved(self, held: Held, whole: SignalSeries, adapter: str | None, newest: int | None) -> FirstMover:
         """The ranking of one adapter; without any baseline, what its evaluations surely tell."""
         ranked = next((each for each in whole.ranked if each.adapter == adapter), None)
         mover = FirstMover(unknown=tuple(CHECK_OF)) if ranked is None else self._frozen.of(ranked, newest)
@@ -155,7 +158,7 @@ def topic(thresholds: Thresholds | None = None) -> Topic[SignalsAsk]:
     return Topic("signals", SignalsBuilder(shared_checks(thresholds)).build)
 
 
-def _adapters(held: Held, whole: SignalFindings) -> tuple[AdapterTab, ...]:
+def _adapters(held: Held, whole: SignalSeries) -> tuple[AdapterTab, ...]:
     """Those with a series, then those of the registry without one."""
     last: dict[str | None, int] = dict(whole.series.group_by("adapter").agg(pl.col("step").max()).iter_rows())
     registered = [] if held.registry is None else [each.adapter for each in held.registry.adapters]

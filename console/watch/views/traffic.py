@@ -1,14 +1,18 @@
 """Sessions as they come in, their feedback and its delay, and what became trainable."""
 
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import polars as pl
 
+from checks.measure import Tools
 from console.watch.held import Held
 from console.watch.kept import Kept
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.session_rows import session_rows
+from console.watch.trace.trace import ToolsOf
+from console.watch.views.last_turn import LastTurn, last_turn
 from console.watch.views.traffic_numbers import (
     TRAINED,
     Delay,
@@ -66,12 +70,14 @@ class TrafficView(View, frozen=True, kw_only=True):
     rows: tuple[TrajectoryRow, ...]
     sort: str
     descending: bool
+    last: LastTurn | None
+    """The last turn of the session that was asked for."""
 
 
 _KEPT: Kept[Numbers] = Kept()
 
 
-def traffic_view(held: Held, ask: Ask, open_log: OpenLog) -> TrafficView:
+def traffic_view(held: Held, ask: Ask, open_log: OpenLog, *, tools: ToolsOf = Tools) -> TrafficView:
     """The view that is asked for. FilterError where the filter cannot be used."""
     narrowed = held if ask.adapter is None else _of_adapter(held, ask.adapter)
     inputs = (held.turns, held.rewards, held.feedback, held.newest_at, ask.adapter)
@@ -83,6 +89,7 @@ def traffic_view(held: Held, ask: Ask, open_log: OpenLog) -> TrafficView:
         rows=found.rows,
         sort=found.sort,
         descending=found.descending,
+        last=None if not ask.selected else last_turn(held, ask.selected[0], open_log, tools),
     )
 
 
@@ -117,5 +124,10 @@ def _numbers(held: Held, narrowed: Held, adapter: str | None) -> Numbers:
     )
 
 
-TOPIC: Topic[Ask] = Topic("traffic", traffic_view)
-"""The traffic."""
+def topic(tools: ToolsOf = Tools) -> Topic[Ask]:
+    """The topic with what `--tokenizer` gives."""
+    return Topic("traffic", partial(traffic_view, tools=tools))
+
+
+TOPIC = topic()
+"""Without a tokenizer."""

@@ -1,6 +1,7 @@
 """The turns of one session as a tree, and the messages of the selected one."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
@@ -10,11 +11,33 @@ import numpy as np
 import polars as pl
 
 from checks.measure import Tools
+from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.messages import Message, new_messages
 from console.watch.trace.session_rows import session_rows
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
+
+FIELDS: Fields = {
+    "turn": Field("turn", "number"),
+    "adapter": Field("adapter"),
+    "version": Field("adapter_version", "number"),
+    "purpose": Field("purpose"),
+    "prefix": Field("prefix"),
+    "kind": Field("break_kind"),
+    "finish": Field("finish_reason"),
+    "complete": Field("complete", "flag"),
+    "trainable": Field("trainable", "flag"),
+    "why": Field("untrainable_reason"),
+    "prompt": Field("prompt", "number"),
+    "tok": Field("completion", "number"),
+    "fb": Field("feedback"),
+    "reward": Field("reward", "number"),
+    "w": Field("worst_w", "number"),
+    "outliers": Field("outliers", "number"),
+    "retok": Field("retok_spans", "number"),
+}
+"""What the list can be filtered by."""
 
 
 class TurnAsk(Ask, frozen=True, kw_only=True):
@@ -75,12 +98,15 @@ class TurnsView(View, frozen=True, kw_only=True):
     session_id: str
     found: bool
     total: int = 0
+    """Turns that meet the filter."""
+    turns: int = 0
+    """All of them."""
     first: int = 0
     rows: tuple[TurnRow, ...] = ()
     selected: int | None = None
     """Number of the turn whose messages these are."""
     selected_row: int = 0
-    """Its place in the list."""
+    """Its place in the list; 0 where the filter leaves it out."""
     messages: tuple[Message, ...] = ()
     """What is new in its request, and the reply."""
     earlier: int = 0
@@ -96,7 +122,7 @@ class TurnsView(View, frozen=True, kw_only=True):
 
 
 def turns_view(held: Held, ask: TurnAsk, open_log: OpenLog, *, tools: ToolsOf) -> TurnsView:
-    """The view that is asked for."""
+    """The view that is asked for. FilterError where the filter cannot be used."""
     trace = RECENT.of(held, ask.session_id, open_log, tools())
     if trace is None or not trace.numbers:
         return TurnsView(session_id=ask.session_id, found=False)
@@ -105,19 +131,21 @@ def turns_view(held: Held, ask: TurnAsk, open_log: OpenLog, *, tools: ToolsOf) -
     rows = _Rows(held, trace, turns)
     numbers: list[int] = turns["turn"].to_list()
     selected = ask.turn if ask.turn in numbers else rows.worst(numbers)
-    first = max(0, min(ask.first, len(numbers) - 1))
+    shown = rows.meeting(ask.filter, len(numbers))
+    first = max(0, min(ask.first, len(shown) - 1))
     row = trace.log.row_of(selected)
-    said = new_messages(trace.log.turns, row, rows.parent_row(selected)) if row is not None else None
+    said = new_messages(trace.log.turns, row, trace.parent_row(selected)) if row is not None else None
     rewards: list[float | None] = session_rows(held).filter(pl.col("session_id") == ask.session_id)["reward"].to_list()
     sampled = turns["completion_tokens"].drop_nulls()
     return TurnsView(
         session_id=ask.session_id,
         found=True,
-        total=len(numbers),
+        total=len(shown),
+        turns=len(numbers),
         first=first,
-        rows=tuple(rows.row(at) for at in range(first, min(len(numbers), first + ask.count))),
+        rows=tuple(rows.row(at) for at in shown[first : first + ask.count]),
         selected=selected,
-        selected_row=numbers.index(selected),
+        selected_row=shown.index(at) if (at := numbers.index(selected)) in shown else 0,
         messages=said.messages if said else (),
         earlier=said.earlier if said else 0,
         tenant=_last(turns["tenant"]),
@@ -145,16 +173,17 @@ class _Rows:
         )
         self._depths = _depths(trace)
 
+    def meeting(self, filter: str, count: int) -> Sequence[int]:
+        """Places of the turns that meet a filter; only for one are all turns worked out."""
+        wanted = read_filter(filter, FIELDS)
+        if not wanted.terms:
+            return range(count)
+        return [at for at in range(count) if wanted.matches(msgspec.structs.asdict(self.row(at)))]
+
     def worst(self, numbers: list[int]) -> int:
         """The turn that is looked at first: the last that breaks, else the last."""
         broken = [each.turn for each in self._breaks.values() if not each.declared and each.turn in numbers]
         return max(broken, default=numbers[-1])
-
-    def parent_row(self, turn: int) -> int | None:
-        """The row of the turn that a turn extends or continues."""
-        broken = self._breaks.get(turn)
-        above = broken.previous if broken else self._trace.breaks.parents.get(turn)
-        return None if above is None else self._trace.log.row_of(above)
 
     def row(self, at: int) -> TurnRow:
         """One turn."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from collector.terminal_text import terminal_safe
+from console.watch.views.last_turn import LastTurn
 from console.watch.views.token_words import NONE, weight_text
 from console.watch.views.trajectory_words import reward_text
 from console.watch.views.turn import TurnRow, TurnsView
@@ -107,7 +108,7 @@ def session_words(view: TurnsView) -> str:
     """The session in one sentence."""
     if not view.found:
         return f"session {terminal_safe(view.session_id)} is not in what is watched"
-    parts = [f"{view.total} turn{'s' * (view.total != 1)}"]
+    parts = [f"{view.turns} turn{'s' * (view.turns != 1)}"]
     if view.tokens is not None:
         parts.append(f"{view.tokens:,} tokens sampled")
     parts.append(f"{view.broken} break{'s' * (view.broken != 1)}")
@@ -118,7 +119,7 @@ def session_words(view: TurnsView) -> str:
     return " · ".join(parts)
 
 
-def message_lines(view: TurnsView) -> Iterator[tuple[str, str]]:
+def message_lines(view: TurnsView | LastTurn) -> Iterator[tuple[str, str]]:
     """Role and one line of text each: what the selected turn added. Text is escaped, line ends apart."""
     if view.earlier:
         yield "", f"… {view.earlier} earlier messages"

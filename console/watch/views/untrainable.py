@@ -58,7 +58,12 @@ def _grown_from(before: pl.DataFrame, turns: pl.DataFrame) -> bool:
         return False
     keys = [name for name in ("writer", "seq", "session_id", "turn") if name in turns.columns]
     ends = (0, before.height // 2, before.height - 1)
-    return all(before.select(keys).row(at) == turns.select(keys).row(at) for at in ends)
+    return all(_row(before, at, keys) == _row(turns, at, keys) for at in ends)
+
+
+def _row(turns: pl.DataFrame, at: int, keys: list[str]) -> tuple[object, ...]:
+    # A frame of many pieces is made one for a single row of it: it is cut before.
+    return turns.slice(at, 1).select(keys).row(0)
 
 
 def _counted(turns: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,8 @@
 """The engine workers as the collector last saw them, from the `engine` events that it records."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +31,23 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
     accept_rate: float | None
 
 
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """All workers that answer together, each number beside its worst; None where one of them does not say."""
+
+    answering: int
+    unreached: int
+    turns: float | None
+    turns_most: float | None
+    waiting: float | None
+    waiting_most: float | None
+    kv_mean: float | None
+    kv_max: float | None
+    cache_mean: float | None
+    cache_min: float | None
+    tokens_per_second: float | None
+    tokens_per_second_least: float | None
+
+
 class _Rank(msgspec.Struct, frozen=True):
     running: float | None = None
     waiting: float | None = None
@@ -51,7 +70,7 @@ class Workers(NamedTuple):
     """What the events tell."""
 
     lines: tuple[WorkerLine, ...]
-    """The newest of each worker, by name."""
+    """The newest of each worker: those that are not reached, then the busiest first."""
     unreadable: int
     """Events that tell nothing that can be read."""
 
@@ -68,7 +87,41 @@ def worker_lines(events: pl.DataFrame) -> Workers:
             unreadable += 1
             continue
         newest[said.worker] = _line(at, said)
-    return Workers(tuple(newest[name] for name in sorted(newest)), unreadable)
+    return Workers(tuple(sorted(newest.values(), key=_busy)), unreadable)
+
+
+def fleet(lines: Sequence[WorkerLine]) -> Fleet | None:
+    """Several workers as one; None for fewer, which stand for themselves."""
+    answering = [each for each in lines if each.fault is None]
+    if len(lines) < 2:
+        return None
+    turns, waiting = [each.turns for each in answering], [each.waiting for each in answering]
+    kv, cache = [each.kv_usage for each in answering], [each.cache_hit_rate for each in answering]
+    pace = [each.tokens_per_second for each in answering]
+    return Fleet(
+        answering=len(answering),
+        unreached=len(lines) - len(answering),
+        turns=_total(turns),
+        turns_most=_of_all(max, turns),
+        waiting=_total(waiting),
+        waiting_most=_of_all(max, waiting),
+        kv_mean=_of_all(fmean, kv),
+        kv_max=_of_all(max, kv),
+        cache_mean=_of_all(fmean, cache),
+        cache_min=_of_all(min, cache),
+        tokens_per_second=_total(pace),
+        tokens_per_second_least=_of_all(min, pace),
+    )
+
+
+def _busy(line: WorkerLine) -> tuple[bool, float, float, float, str]:
+    """What is waited for tells more than what is full, and that more than what runs."""
+    return (line.fault is None, -(line.waiting or 0), -(line.kv_usage or 0), -(line.turns or 0), line.worker)
+
+
+def _of_all(make: Callable[[list[float]], float], numbers: Sequence[float | None]) -> float | None:
+    known = [float(number) for number in numbers if number is not None]
+    return make(known) if known and len(known) == len(numbers) else None
 
 
 def _line(at: datetime, said: _Detail) -> WorkerLine:
@@ -89,7 +142,7 @@ def _line(at: datetime, said: _Detail) -> WorkerLine:
     )
 
 
-def _total(numbers: list[float | None]) -> float | None:
+def _total(numbers: Sequence[float | None]) -> float | None:
     """The sum; None where one of them is not known, and of none."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 
 from console.watch.compact import compact
+from console.watch.frame.row import shortened
 from console.watch.views.lane import Lane, Onset
 from console.watch.widgets.braille import Columns, Scale, column_at, columns_of, raster, scale_of
 from console.watch.widgets.palette import Curve, Palette
@@ -75,17 +76,29 @@ class Line(NamedTuple):
         return "".join(piece.text for piece in self.pieces)
 
 
+Drawn = dict[tuple[int, int, bool], list[Line]]
+"""Lane, its rows and whether it is the selected one, to its lines: of one layout and of the same lanes."""
+
+
 def drawn_lanes(
-    lanes: Sequence[Lane], axis: tuple[int, int], selected: int, layout: LanesLayout, palette: Palette
+    lanes: Sequence[Lane],
+    axis: tuple[int, int],
+    selected: int,
+    layout: LanesLayout,
+    palette: Palette,
+    drawn: Drawn | None = None,
 ) -> list[Line]:
-    """The header and every lane; the selected one takes the rows that are left."""
+    """The header and every lane; the selected one takes the rows that are left. What `drawn` has is taken from it."""
+    drawn = {} if drawn is None else drawn
     if not lanes or layout.height < 1:
         return []
     lines = [_header(axis, layout, palette)]
     for index, rows in _heights(len(lanes), selected, layout):
-        chosen = index == selected
-        drawn = _lane(lanes[index], axis, rows, layout, palette, chosen=chosen)
-        lines += [Line(tuple(pieces), index) for pieces in drawn]
+        key = (index, rows, index == selected)
+        if key not in drawn:
+            made = _lane(lanes[index], axis, rows, layout, palette, chosen=index == selected)
+            drawn[key] = [Line(tuple(pieces), index) for pieces in made]
+        lines += drawn[key]
     return lines[: layout.height]
 
 
@@ -189,7 +202,8 @@ def _unit(lane: Lane) -> str:
 def _under(word: str, said: str, lane: Lane, layout: LanesLayout, palette: Palette) -> list[Piece]:
     lead = f"   {word} "
     room = layout.left - len(lead)
-    return [Piece(lead, palette.style(lane.state)), Piece(set_cell_size(said, room - 1) + " ", palette.dim)]
+    said = set_cell_size(shortened(said, room - 1), room - 1)
+    return [Piece(lead, palette.style(lane.state)), Piece(said + " ", palette.dim)]
 
 
 def _onset_text(lane: Lane, palette: Palette) -> str:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from console.watch.frame.keys import bound
 from console.watch.views.lane import Lane
-from console.watch.widgets.lane_rows import LanesLayout, Piece, drawn_lanes
+from console.watch.widgets.lane_rows import Drawn, LanesLayout, Piece, drawn_lanes
 from console.watch.widgets.palette import Palette
 
 
@@ -53,6 +53,8 @@ class SignalLanes(Widget, can_focus=True):
         self._selected = 0
         self._picked = False
         self._key: object = None
+        self._drawn: Drawn = {}
+        self._drawn_of: object = None
         self._strips: list[Strip] = []
         self._lane_of: list[int | None] = []
 
@@ -117,7 +119,9 @@ class SignalLanes(Widget, can_focus=True):
             return
         self._key = key
         layout = LanesLayout(self.size.width, self.size.height, self._palette.curve)
-        lines = drawn_lanes(self._lanes, self._axis, self._selected, layout, self._palette)
+        if self._drawn_of != (id(self._lanes), self._axis, layout):
+            self._drawn, self._drawn_of = {}, (id(self._lanes), self._axis, layout)
+        lines = drawn_lanes(self._lanes, self._axis, self._selected, layout, self._palette, self._drawn)
         self._strips = [_strip(line.pieces, self.size.width) for line in lines]
         self._lane_of = [line.lane for line in lines]
 

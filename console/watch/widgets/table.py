@@ -15,8 +15,11 @@ from textual.strip import Strip
 
 from collector.terminal_text import terminal_safe
 from console.watch.frame.keys import bound
+from console.watch.frame.row import shortened
 from console.watch.widgets.palette import Palette, State
 
+LEAST = 4
+"""Cells of a text that are still worth showing."""
 MARGIN = 2
 """Screenfuls of rows asked for beyond those in sight, each way."""
 
@@ -56,7 +59,8 @@ class WindowedTable(ScrollView, can_focus=True):
         bound("move.last", "last"),
         bound("open", "choose"),
         bound("list.wide", "wide"),
-        bound("list.follow", "follow"),
+        bound("move.left", "column(-1)"),
+        bound("move.right", "column(1)"),
     ]
     DEFAULT_CSS = "WindowedTable { height: 1fr; overflow-x: hidden; }"
 
@@ -102,6 +106,7 @@ class WindowedTable(ScrollView, can_focus=True):
         self._first = 0
         self._rows: list[Sequence[Cell | str]] = []
         self._wide = False
+        self._passed = 0
         self._cursor = 0
         self._asked: tuple[int, int] | None = None
         self._drawn: dict[tuple[int, bool, int], Strip] = {}
@@ -127,7 +132,7 @@ class WindowedTable(ScrollView, can_focus=True):
         """Other columns; the rows have to be given anew."""
         if tuple(columns) != self._columns:
             self._columns = tuple(columns)
-            self._rows = []
+            self._rows, self._passed = [], 0
             self._changed()
 
     def set_total(self, total: int) -> None:
@@ -184,15 +189,21 @@ class WindowedTable(ScrollView, can_focus=True):
 
     def action_wide(self) -> None:
         """Shows or hides the wide columns."""
-        self._wide = not self._wide
+        self._wide, self._passed = not self._wide, 0
         self._changed()
 
-    def action_follow(self) -> None:
-        """Keeps the last row in sight while rows are added, until the cursor is moved."""
-        self.follow = not self.follow
-        if self.follow:
-            self._move_to(self._total - 1)
-        self.refresh()
+    def action_column(self, by: int) -> None:
+        """Passes over columns behind the first, until the last is in sight, or goes back."""
+        self._passed = max(0, min(self._passed + by, self._most_passed()))
+        self._changed()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Without more columns than there are in sight, these keys are for others."""
+        if action == "column":
+            return self._most_passed() > 0
+        if action == "wide":
+            return any(column.wide for column in self._columns)
+        return super().check_action(action, parameters)
 
     def on_click(self, event: events.Click) -> None:
         """Puts the cursor on the row clicked; a second click on it opens it."""
@@ -233,7 +244,8 @@ class WindowedTable(ScrollView, can_focus=True):
         return strip
 
     def _header_strip(self, width: int) -> Strip:
-        parts = ["  ", *(_fitted(column.title, column) for column in self._shown())]
+        titles = [_fitted(column.title, column) for _, column in self._in_sight()]
+        parts = ["< " if self._passed else "  ", *titles]
         return Strip([Segment(set_cell_size("".join(parts), width), self._palette.dim)], width)
 
     def _row_strip(self, index: int, width: int, *, chosen: bool) -> Strip:
@@ -246,11 +258,10 @@ class WindowedTable(ScrollView, can_focus=True):
             return Strip([Segment(set_cell_size(lead + self._palette.mark("ellipsis"), width), base)], width)
         if len(row) == 1 and len(self._columns) > 1:
             whole = row[0] if isinstance(row[0], str) else row[0].text
-            return Strip([Segment(set_cell_size(lead + terminal_safe(whole), width), base)], width)
+            whole = shortened(lead + terminal_safe(whole), width)
+            return Strip([Segment(set_cell_size(whole, width), base)], width)
         parts = [Segment(lead, base)]
-        for column, cell in zip(self._columns, row, strict=False):
-            if column.wide and not self._wide:
-                continue
+        for column, cell in ((column, row[at]) for at, column in self._in_sight() if at < len(row)):
             cell = Cell(cell) if isinstance(cell, str) else cell
             style = base
             if cell.state is not None and not (chosen and self.has_focus):
@@ -260,8 +271,31 @@ class WindowedTable(ScrollView, can_focus=True):
             parts.append(Segment(_fitted(cell.text, column), style))
         return Strip(parts).adjust_cell_length(width, base)
 
-    def _shown(self) -> list[Column]:
-        return [column for column in self._columns if self._wide or not column.wide]
+    def _in_sight(self) -> list[tuple[int, Column]]:
+        """Places and columns that are drawn: the first, and those that were not passed over as far as there is room.
+
+        Of a text its beginning is of use; of a number it would be another number.
+        """
+        shown = [(at, column) for at, column in enumerate(self._columns) if self._wide or not column.wide]
+        found: list[tuple[int, Column]] = []
+        room = self.size.width - 2
+        for at, column in [*shown[:1], *shown[1 + self._passed :]]:
+            if column.width <= room:
+                found.append((at, column))
+            elif not column.right and room >= LEAST:
+                found.append((at, column._replace(width=room)))
+            else:
+                break
+            room -= column.width + 1
+        return found
+
+    def _most_passed(self) -> int:
+        """Columns to pass over before the last is in sight."""
+        first, *others = [column.width + 1 for column in self._columns if self._wide or not column.wide] or [0]
+        room, passed = self.size.width - 2 - first, 0
+        while passed < len(others) - 1 and sum(others[passed:]) - 1 > room:
+            passed += 1
+        return passed
 
     def _body_height(self) -> int:
         return max(0, self.size.height - self._header)
@@ -303,10 +337,7 @@ class WindowedTable(ScrollView, can_focus=True):
 
 
 def _fitted(text: str, column: Column) -> str:
-    """A text in its column, with a space after it; what is too long is cut."""
-    text = terminal_safe(text)
-    length = cell_len(text)
-    if length > column.width:
-        text, length = set_cell_size(text, column.width), column.width
-    blank = " " * (column.width - length)
+    """A text in its column, with a space after it; what is too long is cut and says so."""
+    text = shortened(terminal_safe(text), column.width)
+    blank = " " * (column.width - cell_len(text))
     return f"{blank}{text} " if column.right else f"{text}{blank} "

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -308,7 +309,12 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     )
     words = [sys.executable, "-c", starts, "check", "log.jsonl", *ONLY, "--format", "json"]
     child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        # What a shell starts behind its back ignores the signal, and so would what that starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"

@@ -1,6 +1,7 @@
 """A source that tests drive by hand: what it holds, how long a look takes, and when it fails."""
 
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -55,6 +56,7 @@ class FakeSource:
         """A look waits for it."""
         self.go_on.set()
         self.closed = False
+        self.descriptors: tuple[int, ...] = ()
 
     def poll(self) -> Held | None:
         """The next thing to hold, once."""
@@ -67,6 +69,10 @@ class FakeSource:
             return held
         finally:
             self.polled.release()
+
+    def signals(self) -> Sequence[int]:
+        """None, unless a test gives some."""
+        return self.descriptors
 
     def log(self) -> Log:
         """Nothing."""

@@ -42,7 +42,7 @@ class Terminal:
         if self.program.poll() is None:
             os.killpg(self.program.pid, signal.SIGKILL)
         self.program.wait(20)
-        os.close(self._master)
+        self.hang_up()
         os.close(self._slave)
 
     def read(self, for_s: float = 0.1) -> bytes:
@@ -79,6 +79,12 @@ class Terminal:
             assert time.monotonic() < last, f"it runs on; there was {bytes(self.seen[-2000:])!r}"
         self.read()
         return self.program.returncode
+
+    def hang_up(self) -> None:
+        """The window is closed."""
+        if self._master >= 0:
+            os.close(self._master)
+        self._master = -1
 
     @property
     def modes_now(self) -> list[object]:

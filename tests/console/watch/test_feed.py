@@ -1,5 +1,6 @@
 """The feed reads and builds in threads of its own: what it posts, when, and what it does not wait for."""
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -59,6 +60,24 @@ def test_nothing_is_built_again_while_neither_what_is_held_nor_what_is_asked_cha
         feed.ask(topic, Ask(first=50))
         posted.wait_for(lambda each: isinstance(each, Built) and each.ask == Ask(first=50))
     assert built == [Ask(), Ask(first=50)]
+
+
+def test_a_source_that_signals_is_not_looked_at_before_it_does():
+    source = FakeSource(steps(2))
+    ours, theirs = os.pipe()
+    source.descriptors = (ours,)
+    with feeding(source) as (feed, posted):
+        feed.ask(COUNT, Ask())
+        posted.wait_for(Count(steps=2))
+        assert source.polled.acquire(timeout=30)
+        assert source.polled.acquire(timeout=30)
+        assert not source.polled.acquire(timeout=0.5)
+        source.next = steps(5)
+        os.write(theirs, b".")
+        posted.wait_for(Count(steps=5))
+        os.read(ours, 1)
+    os.close(theirs)
+    os.close(ours)
 
 
 def test_a_view_that_shows_the_same_is_not_posted_again():
@@ -242,3 +261,28 @@ def _alive(feed: Feed) -> bool:
     builder = feed._builders["count"]
     builder._thread.join(30)
     return builder.alive
+
+
+class FaultySource(FakeSource):
+    """Falls over at its second look."""
+
+    def poll(self) -> Held | None:
+        """The first look, and no more."""
+        if self.looking.is_set():
+            raise ZeroDivisionError("of ours")
+        return super().poll()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_ours_in_reading_is_a_state_with_what_was_read_still_shown():
+    source = FaultySource(steps(3))
+    with feeding(source) as (feed, posted):
+        feed.ask(COUNT, Ask())
+        posted.wait_for(Count(steps=3))
+        posted.wait_for(lambda each: isinstance(each, Status) and each.state == "disconnected")
+        assert feed.status.error is not None
+        assert "of ours" in feed.status.error
+        assert feed.status.retry_in_s is None
+        feed.ask(COUNT, Ask(first=1))
+        posted.wait_for(lambda each: isinstance(each, Built) and each.ask == Ask(first=1))
+    feed._reader._thread.join(30)

@@ -181,7 +181,7 @@ def test_a_row_is_exactly_as_wide_as_its_terminal_whatever_its_letters() -> None
             assert "\x1b" not in drawn
             assert "\u202e" not in drawn
     cut = row_strip([Part("a long text that is cut"), Part(" end", right=True)], 12)
-    assert "".join(segment.text for segment in cut) == "a long t end"
+    assert "".join(segment.text for segment in cut) == "a long … end"
 
 
 async def test_the_layout_follows_the_terminal_while_it_runs() -> None:

@@ -63,6 +63,13 @@ def test_a_signal_ends_it_with_the_terminal_as_it_was(home: Path, number: int) -
         left_clean(terminal)
 
 
+def test_it_ends_when_its_window_is_closed(home: Path) -> None:
+    with Terminal(WORDS, home) as terminal:
+        terminal.until(SHOWN)
+        terminal.hang_up()
+        assert terminal.program.wait(60) == 129
+
+
 def test_a_screen_that_falls_over_says_so_after_the_terminal_is_itself_again(home: Path) -> None:
     with Terminal([*WORDS, "--broken"], home) as terminal:
         assert terminal.ended() == 1

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.watch.text_snapshot import SIZES, assert_as_before
+
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
@@ -65,6 +67,26 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
         yield opened
     finally:
         opened.end()
+
+
+def settled(tmux: Tmux) -> str:
+    """What stands there once it is the same twice."""
+    before, last = "", time.monotonic() + 60
+    while (seen := "\n".join(line.rstrip() for line in tmux.screen())) != before:
+        assert time.monotonic() < last, f"it does not stand still:\n{seen}"
+        before = seen
+        time.sleep(0.5)
+    return seen
+
+
+def test_the_lanes_under_tmux_look_as_before_at_each_size(tmux: Tmux) -> None:
+    tmux.until("[1Sig]", 1)
+    # The tokens are read: no number is the trainer's own any more.
+    tmux.until("max_w      1.39")
+    for width, height in SIZES:
+        tmux.size(width, height)
+        tmux.until("? help", height - 1)
+        assert_as_before(f"tmux_signals_{width}x{height}", settled(tmux))
 
 
 def test_every_screen_opens_at_80x24_follows_the_window_and_is_left(tmux: Tmux) -> None:

@@ -1,7 +1,6 @@
 """`roundhouse watch` as a command: what it refuses, and what it prints without a terminal."""
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from checks.report import as_json
 from checks.suite import run as run_checks
 from console.cli import main
 from tests.benchmarks.synthetic_store import write_store
+from tests.console.watch.terminal import Terminal
 
 END = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -46,6 +46,9 @@ def test_without_a_terminal_it_names_the_options_that_need_none(store: Path, cap
         (["--at", "@99", "--plain", "signals"], "no step 99 with a time"),
         (["--adapter", "nobody", "--plain", "signals"], "no record is of the adapter 'nobody', expected"),
         (["--rw", "--plain", "signals"], "--rw is for the console"),
+        (["--keymap", "keymap.toml", "--plain", "logs"], "--keymap is for the console; --plain and --json only print"),
+        (["--no-mouse", "--json", "logs"], "--no-mouse is for the console"),
+        (["--interval", "1", "--json", "logs"], "--interval is for the console"),
         (["--turn", "1"], "--turn is for --plain and --json"),
         (["--rows", "0", "--json", "logs"], "--rows is 0, expected 1 or more"),
         (["--plain", "token"], "give --session ID"),
@@ -104,8 +107,16 @@ def test_ascii_prints_nothing_else(store: Path, capfd: pytest.CaptureFixture[str
     assert said(capfd, store, "--plain", "adapters", "--ascii")[1].isascii()
 
 
-def test_the_frame_is_there_before_polars_is_loaded():
-    code = "import sys, console.watch.app, console.watch.opened, console.commands.watch\n"
-    code += "print(sorted({'polars', 'pyarrow', 'numpy', 'scipy', 'torch'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "[]\n"
+def test_the_first_frame_is_written_before_what_fills_it_is_loaded(store: Path, tmp_path: Path):
+    said = tmp_path / "modules"
+    words = [sys.executable, "-m", "tests.console.watch.first_frame_program", str(store), str(said)]
+    driver = "tests.console.watch.first_frame_program:FirstFrame"
+    with Terminal(words, tmp_path, size=(120, 36), TEXTUAL_DRIVER=driver) as terminal:
+        assert terminal.ended(120) == 0
+    loaded = set(said.read_text().split())
+    assert {"textual.app", "console.watch.app"} <= loaded
+    heavy = {"polars", "pyarrow", "numpy", "duckdb", "scipy", "torch", "transformers", "tokenizers", "aiohttp"}
+    assert not loaded & {*heavy, "sqlite3", "console.watch.topics", "console.watch.held"}
+    assert not {name for name in loaded if name.startswith(("checks", "trainer", "console.commands."))} - {
+        "console.commands.watch"
+    }

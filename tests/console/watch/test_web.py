@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_or_none_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match=r"port \d+ cannot be listened on: .*; give another one to --web"):
+        with pytest.raises(UserError, match=r"cannot listen on 127.0.0.1:\d+: .*; choose another port"):
             serve(["x"], taken.getsockname()[1])
     with pytest.raises(UserError, match=r"--web is 70000, expected a port from 1 to 65535"):
         serve(["x"], 70000)

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "screens" / "text"
+SIZES = [(60, 15), (80, 24), (120, 36), (200, 60)]
+"""One for each layout, and one for a wide terminal."""
 
 
 def assert_as_before(name: str, text: str) -> None:

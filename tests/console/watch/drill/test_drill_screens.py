@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -26,12 +27,11 @@ from console.watch.widgets.palette import Palette
 from tests.collector.published import small_backend
 from tests.console.watch.drill.held_log import held_of, log_of
 from tests.console.watch.drill.held_log import turn as row
-from tests.console.watch.fake_feed import FakeFeed
+from tests.console.watch.fake_feed import NOW, FakeFeed
 from tests.console.watch.screen_text import screen_text, strips
-from tests.console.watch.text_snapshot import assert_as_before
+from tests.console.watch.text_snapshot import SIZES, assert_as_before
 
 SMALL = ChatTokenizer(small_backend())
-SIZES = [(120, 36), (80, 24)]
 EVIL = "ok\x1b[2J\x1b]0;t\x07\x9b31m\u202e."
 
 
@@ -90,13 +90,15 @@ async def console(
     opened: tuple[str, dict[str, Any]] | None = None,
     palette: Palette | None = None,
     tools: Tools | None = None,
+    at: datetime | None = None,
 ) -> AsyncIterator[Pilot[int]]:
     """The list of sessions, and perhaps a screen over it."""
     log, tools = log or refund_log(), tools or Tools(SMALL)
     given = (turn.topic, token.topic, prefix_diff.topic, retok_diff.topic)
     topics: dict[str, Topic[Any]] = {each.name: each for each in (make(lambda: tools) for make in given)}
     topics |= {"head": head.TOPIC, "trajectories": trajectories.TOPIC}
-    feed = FakeFeed(held_of(log, tools), log=lambda: log)
+    held = held_of(log, tools)
+    feed = FakeFeed(held if at is None else held.until(at)._replace(newest_at=NOW), log=lambda: log)
     app = WatchApp(feed, topics, start="trajectories", palette=palette)
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
@@ -142,6 +144,12 @@ OPENED: dict[str, tuple[str, dict[str, Any]] | None] = {
 async def test_each_screen_at_each_size(name: str, size: tuple[int, int]) -> None:
     async with console(size, opened=OPENED[name]) as pilot:
         assert_as_before(f"{name}_{size[0]}x{size[1]}", screen_text(pilot.app))
+
+
+@pytest.mark.parametrize("name", OPENED)
+async def test_a_replay_of_the_newest_moment_looks_as_the_live_screen(name: str) -> None:
+    async with console((80, 24), opened=OPENED[name], at=NOW) as pilot:
+        assert_as_before(f"{name}_80x24", screen_text(pilot.app))
 
 
 async def test_a_terminal_of_ascii_is_given_nothing_else() -> None:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 from console.watch.trace.session_turns import SessionTurns, read_session
 from console.watch.trace.turn_tokens import Scoring, TurnTokens, turn_tokens
-from tests.console.watch.drill.held_log import log_of, turn
+from console.watch.views.token import TOPIC as TOKEN
+from console.watch.views.token import TokenAsk, TokenView
+from tests.console.watch.drill.held_log import held_of, log_of, turn
+from tests.console.watch.fake_feed import NOW
 
 
 def session(*turns: dict[str, Any]) -> SessionTurns:
@@ -129,3 +133,23 @@ def test_a_scoring_is_chosen_by_its_step_or_its_place(scored_three_times: Sessio
     assert (by_place.chosen, by_place.newest, by_place.pi_now) == (2, None, None)
     assert by_place.pi_old is not None
     assert by_place.pi_old.tolist() == [-0.9, -0.9]
+
+
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize(
+    ("after_s", "steps", "entropy"), [(-20, [], None), (-5, [], None), (50, [5], 0.25), (150, [5, 9], 0.25)]
+)
+def test_a_replay_shows_the_scorings_of_the_steps_of_its_own_adapter_that_had_ended(
+    store: bool, after_s: float, steps: list[int], entropy: float | None
+) -> None:
+    mine: dict[str, Any] = {"prompt_ids": [1], "completion_ids": [2], "sampled_logprobs": [-1.0], "adapter": "a"}
+    later = [{"trainer_step": 9, "trainer_version": 8, "trainer_logprobs": [-2.0], "entropies": [0.5]}]
+    scored = {"trainer_step": 5, "trainer_version": 4, "trainer_logprobs": [-1.5], "entropies": [0.25]}
+    ends = [("b", 50, -10), ("a", 5, 0), ("a", 9, 100)]
+    ended = [{"adapter": name, "step": step, "at": NOW + timedelta(seconds=at)} for name, step, at in ends]
+    log = log_of([turn(1, **mine, **scored, more_scores=later)], steps=ended)
+    then = held_of(log, store=store).until(NOW + timedelta(seconds=after_s))
+    view = TOKEN.build(then, TokenAsk(session_id="s", turn=1), lambda: log)
+    assert isinstance(view, TokenView)
+    assert [each.step for each in view.scorings] == steps
+    assert view.rows[-1].entropy == entropy

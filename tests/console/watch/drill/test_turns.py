@@ -172,3 +172,16 @@ def test_a_replay_shows_no_later_turn_and_no_later_score() -> None:
     view = TOPIC.build(then, TurnAsk(session_id="s"), lambda: log)
     assert isinstance(view, TurnsView)
     assert [(row.turn, row.worst_w) for row in view.rows] == [(1, 1.0)]
+
+
+def test_a_filter_keeps_turns_and_the_rest_is_still_told() -> None:
+    turns = [
+        turn(1, prompt_ids=[1, 2], completion_ids=[3], finish_reason="length"),
+        turn(2, prompt_ids=[1, 2, 3, 4], completion_ids=[5, 6, 7], finish_reason="stop"),
+        turn(3, prompt_ids=[1, 2, 3, 4, 5, 6, 7, 8], completion_ids=[9], finish_reason="length"),
+    ]
+    view = seen(turns, TurnAsk(session_id="s", filter="finish:length prompt>3"))
+    assert ([row.turn for row in view.rows], view.total, view.turns, view.selected) == ([3], 1, 3, 3)
+    assert view.selected_row == 0
+    longest = seen(turns, TurnAsk(session_id="s", turn=1, filter="tok>=3"))
+    assert ([row.turn for row in longest.rows], longest.selected, longest.selected_row) == ([2], 1, 0)

@@ -1,11 +1,13 @@
 """The Adapters screen driven by keys: what it shows at both sizes, and that nothing changes without name and reason."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import json, structs
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 from textual.worker import WorkerFailed
@@ -18,8 +20,10 @@ from console.watch.held import Held
 from console.watch.screens.adapter_dialog import AdapterDialog
 from console.watch.views.adapters import TOPIC
 from console.watch.views.head import TOPIC as HEAD
-from tests.console.watch.fake_feed import FakeFeed, held
+from tests.console.watch.fake_feed import NOW, FakeFeed, held
 from tests.console.watch.screen_text import screen_text
+from tests.console.watch.small_held import ago, frame, turn
+from tests.console.watch.text_snapshot import SIZES, assert_as_before
 from tests.trainer.adapter_lines import WHY, add_bot, add_version, loads
 from trainer.adapters import promote
 
@@ -42,14 +46,81 @@ def read(store: Path) -> Held:
 
 @asynccontextmanager
 async def shown(
-    store: Path, *, rw: bool = True, size: tuple[int, int] = (120, 36)
+    store: Path, *, rw: bool = True, size: tuple[int, int] = (120, 36), of: Held | None = None
 ) -> AsyncGenerator[tuple[WatchApp, FakeFeed, Pilot[int]]]:
-    feed = FakeFeed(read(store))
+    feed = FakeFeed(of or read(store))
     acting = Acting(store, actor="ana") if rw else None
     console = WatchApp(feed, {"head": HEAD, "adapters": TOPIC}, acting=acting, start="adapters")
     async with console.run_test(size=size) as pilot:
         await pilot.pause()
         yield console, feed, pilot
+
+
+def told(store: Path) -> Held:
+    """The same as if a change was made a minute after the one before, with a cycle at work, six workers and traffic."""
+    seen = read(store)
+    assert seen.registry is not None
+    audit = tuple(structs.replace(row, at=_minute(row.revision)) for row in seen.audit)
+    made = {
+        (row.adapter, row.version): row.at for row in audit if row.action in ("register_version", "register_adapter")
+    }
+    registry = seen.registry._replace(
+        adapters=tuple(structs.replace(each, created_at=_minute(0)) for each in seen.registry.adapters),
+        versions=tuple(
+            structs.replace(each, created_at=at, changed_at=at)
+            for each in seen.registry.versions
+            for at in [made.get((each.adapter, each.version), _minute(0))]
+        ),
+        decisions=tuple(structs.replace(row, at=_minute(row.revision)) for row in seen.registry.decisions),
+    )
+    ranks = [{"running": 2, "waiting": at, "kv_usage": 0.1 * at, "cache_hit_rate": 0.5, "tokens_per_second": 90.0}
+             for at in range(5)]  # fmt: skip
+    details = [{"worker": f"http://10.0.0.{at}:8000", "turns": at, "loaded": ["bot@1"], "slots": 4, "ranks": [each]}
+               for at, each in enumerate(ranks)]  # fmt: skip
+    details.append({"worker": "http://10.0.0.9:8000", "fault": "connection refused"})
+    events = [{"at": ago(5), "kind": "engine", "detail": json.encode(each).decode()} for each in details]
+    stages: list[dict[str, object]] = [
+        {"stage": "begin", "state": "begun", "started_by": "12 feedback"},
+        {"stage": "train", "state": "done"},
+        {"stage": "evaluate", "state": "begun"},
+    ]
+    events += [
+        {"at": ago(60 - at), "kind": "cycle", "adapter": "bot", "detail": json.encode({"cycle": 4, **each}).decode()}
+        for at, each in enumerate(stages)
+    ]
+    proofs = [{"at": ago(70), "kind": "proof", "adapter": "bot", "version": 1,
+               "detail": json.encode({"verdict": "proved", "worker": "http://10.0.0.1:8000"}).decode()}]  # fmt: skip
+    turns = [turn(f"s-{at}", 1, 30 + at, adapter="bot" if at else "other", adapter_version=1) for at in range(4)]
+    return seen._replace(
+        registry=registry, audit=audit, events=frame("events", events + proofs), turns=frame("turns", turns),
+        read_at=NOW, newest_at=NOW,
+    )  # fmt: skip
+
+
+def _minute(number: int) -> datetime:
+    return NOW - timedelta(minutes=60 - number)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_screen_looks_as_before(store: Path, size: tuple[int, int]) -> None:
+    async with shown(store, size=size, of=told(store)) as (console, _, _pilot):
+        text = screen_text(console)
+    assert_as_before(f"adapters_{size[0]}x{size[1]}", text)
+    if size == (200, 60):
+        assert [at for at in range(10) if f" 10.0.0.{at}:8000  slots" in text] == [1, 2, 3, 4, 9]
+        assert "and 1 less busy" in text
+
+
+async def test_a_replay_of_the_newest_moment_looks_as_the_live_screen(store: Path) -> None:
+    async with shown(store, size=(120, 36), of=told(store).until(NOW)._replace(newest_at=NOW)) as (console, _, _pilot):
+        assert_as_before("adapters_120x36", screen_text(console))
+
+
+async def until_it_says(pilot: Pilot[None], console: WatchApp, words: str) -> None:
+    """Waits for a remark, which is drawn some rounds after the work is done."""
+    async with asyncio.timeout(30):
+        while words not in screen_text(console):
+            await pilot.pause(0.02)
 
 
 def state(store: Path) -> tuple[int, list[str]]:
@@ -79,6 +150,25 @@ async def test_the_cursor_chooses_the_adapter_in_full(store: Path) -> None:
         await pilot.pause()
         assert "tenant zeta" in screen_text(console)
         assert "adapters › other" in screen_text(console)
+
+
+async def test_the_list_is_filtered_sorted_and_turned_round(store: Path) -> None:
+    async with shown(store) as (console, feed, pilot):
+        console.obey("filter tenant:zeta")
+        await pilot.pause()
+        assert "/tenant:zeta: 1 of 2" in screen_text(console)
+        assert "> other" in screen_text(console)
+        console.obey("filter state:held")
+        await pilot.pause()
+        assert "no adapter meets the filter" in screen_text(console)
+        await pilot.press("escape", "o")
+        await pilot.pause()
+        assert (feed.asks["adapters"][1].filter, feed.asks["adapters"][1].descending) == ("", True)
+        lines = [line.split()[0].strip("> ") or line.split()[1] for line in screen_text(console).splitlines()[5:7]]
+        assert lines == ["other", "bot"]
+        await pilot.press("S")
+        await pilot.pause()
+        assert "sorted by traffic" in screen_text(console)
 
 
 @pytest.mark.parametrize("key", ["p", "P", "c", "x", "r", "h"])
@@ -131,8 +221,7 @@ async def test_a_rollback_is_done_by_the_trainer_s_function_and_audited(store: P
         button = await fill(pilot, console, reason="max_w alert", name="bot")
         button.press()
         await console.workers.wait_for_complete()
-        await pilot.pause()
-        assert "live is v0, was v1" in screen_text(console)
+        await until_it_says(pilot, console, "live is v0, was v1")
     assert state(store)[1] == ["live", "retired", "candidate"]
     done = [row for row in read_audit(store) if row.action == "rollback"]
     assert [(row.actor, row.reason, row.version) for row in done] == [("ana", "max_w alert", 0)]
@@ -174,7 +263,7 @@ async def test_what_changed_meanwhile_refuses_the_order_in_the_dialog(store: Pat
         with suppress(WorkerFailed):
             await console.workers.wait_for_complete()
         await pilot.pause()
-        assert "NOT DONE" in screen_text(console)
+        await until_it_says(pilot, console, "NOT DONE")
         assert "look again and decide anew" in screen_text(console).replace("\n", " ")
     assert "rollback" not in [row.action for row in read_audit(store)]
 

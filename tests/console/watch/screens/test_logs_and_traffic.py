@@ -1,5 +1,6 @@
 """The Logs and the Traffic screen: their text at each size, and every key of theirs."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 from textual.pilot import Pilot
 
+from checks.log import MemoryLog
 from console.watch.app import WatchApp
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.held import Held
@@ -16,13 +18,13 @@ from console.watch.topic import Ask, Topic, View
 from console.watch.views.logs import TOPIC as LOGS
 from console.watch.views.traffic import TOPIC as TRAFFIC
 from console.watch.widgets.palette import Palette
+from tests.console.watch.drill.held_log import log_of
+from tests.console.watch.drill.held_log import turn as logged
 from tests.console.watch.fake_feed import NOW, FakeFeed
 from tests.console.watch.fake_screen import WordsScreen, build_words
 from tests.console.watch.screen_text import screen_text
 from tests.console.watch.small_held import ago, frame, small_held, turn
-from tests.console.watch.text_snapshot import assert_as_before
-
-SIZES = [(120, 36), (80, 24), (60, 15)]
+from tests.console.watch.text_snapshot import SIZES, assert_as_before
 
 
 class Opened(WordsScreen):
@@ -44,12 +46,24 @@ class OpenedToken(Opened):
     TOPIC = "token"
 
 
+def said() -> MemoryLog:
+    """What was said in two of the sessions."""
+
+    def spoken(session: str, asked: str, reply: str) -> dict[str, object]:
+        request = json.dumps({"messages": [{"role": "user", "content": asked}]})
+        response = json.dumps({"role": "assistant", "content": reply})
+        return logged(1, session_id=session, request=request, response=response)
+
+    evil = "it is on its way\x1b[2J\u202e"
+    return log_of([spoken("s-c", "Where is my refund?", evil), spoken("s-b", "And now?", "Not yet.")])
+
+
 @asynccontextmanager
 async def console(
     start: str, size: tuple[int, int] = (120, 36), shown: Held | None = None, **more: object
 ) -> AsyncIterator[tuple[Pilot[int], FakeFeed]]:
     """A console of both screens."""
-    feed = FakeFeed(shown or small_held())
+    feed = FakeFeed(shown or small_held(), log=said)
     words: dict[str, Callable[..., View]] = dict.fromkeys(("signals", "turn", "token"), build_words)
     topics = {"logs": LOGS, "traffic": TRAFFIC, **{name: Topic(name, build) for name, build in words.items()}}
     screens: dict[str, type[WatchScreen]] = {"signals": WordsScreen, "turn": OpenedTurn, "token": OpenedToken}
@@ -62,7 +76,7 @@ async def console(
 async def settled(pilot: Pilot[int]) -> None:
     """Everything that was set off has been drawn."""
     for _ in range(3):
-        await pilot.pause()
+        await pilot.pause(0.03)
 
 
 def rows(pilot: Pilot[int]) -> list[str]:
@@ -81,6 +95,12 @@ async def test_the_screen_looks_as_before(start: str, size: tuple[int, int]) -> 
         assert_as_before(f"{start}_{size[0]}x{size[1]}", text)
         assert "\x1b" not in text
         assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("start", ["logs", "traffic"])
+async def test_a_replay_of_the_newest_moment_looks_as_the_live_screen(start: str) -> None:
+    async with console(start, (120, 36), small_held().until(NOW)) as (pilot, _):
+        assert_as_before(f"{start}_120x36", screen_text(pilot.app))
 
 
 @pytest.mark.parametrize("start", ["logs", "traffic"])
@@ -195,6 +215,25 @@ async def test_a_session_is_opened_copied_and_filtered_for(home: Path) -> None:
         assert ask.filter == "prefix:break"
 
 
+async def test_the_last_turn_of_the_chosen_session_follows_the_cursor_where_there_is_room() -> None:
+    async with console("traffic") as (pilot, feed):
+        text = screen_text(pilot.app)
+        assert "last turn s-c t1  refund@3  10 tokens  2.0s" in text
+        assert "user         Where is my refund?" in text
+        assert "assistant    it is on its way\\x1b[2J\\u202e" in text
+        await pilot.press("j")
+        await settled(pilot)
+        assert "last turn s-a t2" in screen_text(pilot.app)
+        # The thumb up was replaced by a thumb down; the first turn was credited with 0.
+        assert "feedback     thumb 0   credited: turn 1 0" in screen_text(pilot.app)
+        await pilot.resize_terminal(80, 24)
+        await settled(pilot)
+        assert "last turn" not in screen_text(pilot.app)
+        ask = feed.asks["traffic"][1]
+        assert isinstance(ask, Ask)
+        assert ask.selected == ()
+
+
 async def test_sessions_are_sorted_by_the_next_column_and_turned_round() -> None:
     async with console("traffic") as (pilot, feed):
         await pilot.press("S", "S", "o")
@@ -203,6 +242,37 @@ async def test_sessions_are_sorted_by_the_next_column_and_turned_round() -> None
         assert isinstance(ask, Ask)
         assert (ask.sort, ask.descending) == ("turns", False)
         assert rows(pilot)[-2].strip() == "sorted by turns"
+
+
+async def test_f_goes_to_the_newest_session_and_n_to_the_next_that_breaks() -> None:
+    async with console("traffic") as (pilot, feed):
+        await pilot.press("S", "S", "G", "f")
+        await settled(pilot)
+        ask = feed.asks["traffic"][1]
+        assert isinstance(ask, Ask)
+        assert (ask.sort, ask.descending) == ("", True)
+        assert "s-c" in cursor(pilot)
+        await pilot.press("n")
+        await settled(pilot)
+        assert "s-a" in cursor(pilot)
+        await pilot.press("n")
+        await settled(pilot)
+        assert rows(pilot)[-2].strip() == "no further session with a break in sight"
+
+
+async def test_w_gives_the_chosen_line_half_the_screen_and_takes_it_back() -> None:
+    long = "x" * 400 + "end"
+    base = small_held()._replace(
+        events=frame("events", [{"at": ago(9), "kind": "cycle", "severity": "info", "text": long}])
+    )
+    async with console("logs", (80, 24), base) as (pilot, _):
+        assert "xend" not in "".join(rows(pilot))
+        await pilot.press("w")
+        await settled(pilot)
+        assert "xend" in "".join(rows(pilot))
+        await pilot.press("w")
+        await settled(pilot)
+        assert "xend" not in "".join(rows(pilot))
 
 
 async def test_sessions_far_down_are_asked_for_when_they_are_in_sight() -> None:

@@ -1,12 +1,14 @@
 """Keys and flows of the signals and the alerts screens, and what they look like."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -15,19 +17,22 @@ from checks.alerting.alert_event import ACTS as KINDS
 from checks.readers.event_tail import EventTail
 from collector.store.reader import Reader
 from collector.store.writer import Writer
+from console.check_watch.store_watch import WRITER as EVALUATOR
 from console.watch.acting import Acting
 from console.watch.app import WatchApp, own_topics
 from console.watch.frame.watch_screen import WatchScreen
-from console.watch.held import Held
+from console.watch.held import Held, Origin
+from console.watch.screens.alert_dialog import AlertDialog
 from console.watch.screens.alerts import AlertsScreen
 from console.watch.topic import Ask, Topic, View
 from console.watch.views import alerts, signals
+from console.watch.views.lane import Lane
 from console.watch.widgets.lanes import SignalLanes
 from console.watch.widgets.palette import Palette
 from tests.console.watch.fake_feed import FakeFeed
 from tests.console.watch.incident_store import incident
 from tests.console.watch.screen_text import screen_text
-from tests.console.watch.text_snapshot import assert_as_before
+from tests.console.watch.text_snapshot import SIZES, assert_as_before
 
 
 class Nothing(View, frozen=True, kw_only=True):
@@ -81,17 +86,40 @@ async def pressed(pilot: Pilot[int], *keys: str) -> str:
     return screen_text(pilot.app)
 
 
+async def until(pilot: Pilot[int], so: Callable[[], bool]) -> None:
+    """Until it is so; it is at fault if it never is."""
+    last = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < last, screen_text(pilot.app)
+        await pilot.pause(0.02)
+
+
 def lanes_of(pilot: Pilot[int]) -> list[str]:
     """Labels of the lanes, from the top."""
     widget = pilot.app.screen.query_one(SignalLanes)
     return [lane.signal for lane in widget._lanes]  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 15)])
+def lane_of(pilot: Pilot[int]) -> Lane:
+    """The chosen lane."""
+    lane = pilot.app.screen.query_one(SignalLanes).selected
+    assert lane is not None
+    return lane
+
+
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("start", ["signals", "alerts"])
 async def test_the_screen_looks_as_before(size: tuple[int, int], start: str) -> None:
     async with console(incident(), size, start=start) as pilot:
         assert_as_before(f"{start}_{size[0]}x{size[1]}", screen_text(pilot.app))
+
+
+@pytest.mark.parametrize("start", ["signals", "alerts"])
+async def test_a_replay_of_the_newest_moment_looks_as_the_live_screen(start: str) -> None:
+    live = incident()
+    assert live.newest_at is not None
+    async with console(live.until(live.newest_at)._replace(newest_at=live.newest_at), (80, 24), start=start) as pilot:
+        assert_as_before(f"{start}_80x24", screen_text(pilot.app))
 
 
 async def test_without_colours_and_in_ascii_the_screens_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +151,40 @@ async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why
         await pressed(pilot, "enter")
         assert isinstance(pilot.app.screen, SessionsScreen)
         assert pilot.app.screen.arguments == {"filter": "adapter:refund"}
+
+
+async def test_a_wide_terminal_has_the_faults_of_the_chosen_lane_beside_it_and_enter_goes_to_one() -> None:
+    async with console(incident(), (200, 60)) as pilot:
+        assert "importance-weight: 24 of 26 faults" not in screen_text(pilot.app)
+        assert "importance-weight: 24 of 26 faults" in await pressed(pilot, "j")
+        lane = lane_of(pilot)
+        assert [fault.place.step for fault in lane.faults][:3] == [207, 208, 209]
+        await pressed(pilot, "tab", "j", "enter")
+        assert isinstance(pilot.app.screen, SessionsScreen)
+        assert pilot.app.screen.arguments == {"filter": "adapter:refund"}
+
+
+async def test_plus_gives_the_focused_pane_half_then_all_of_the_screen_and_underscore_takes_it_back() -> None:
+    async with console(incident(), (80, 24), start="alerts") as pilot:
+
+        def heights() -> tuple[int, int]:
+            table, detail = (pilot.app.screen.query_one(f"#{name}") for name in ("alerts", "detail"))
+            return table.size.height if table.display else 0, detail.size.height if detail.display else 0
+
+        normal = heights()
+        await pressed(pilot, "plus")
+        assert heights()[0] > normal[0]
+        assert heights()[0] >= heights()[1] > 0
+        await pressed(pilot, "plus")
+        assert heights() == (sum(normal) + 1, 0)
+        await pressed(pilot, "plus", "tab")
+        await until(pilot, lambda: heights() == (0, sum(normal) + 1))
+        await pressed(pilot, "underscore", "underscore")
+        assert heights() == normal
+    async with console(incident(), (80, 24)) as pilot:
+        under = pilot.app.screen.query_one("#under")
+        await pressed(pilot, "plus", "plus")
+        assert not under.display
 
 
 async def test_j_and_k_choose_a_lane_which_takes_the_spare_rows() -> None:
@@ -172,6 +234,9 @@ async def test_the_detail_follows_the_cursor_and_a_group_folds() -> None:
         assert "▸ incident 1" in text
         assert "truncation" not in text.split("─ ")[0]
         assert "▾ incident 1" in await pressed(pilot, "enter")
+        assert "> ▸ incident 1" in await pressed(pilot, "j", "h")
+        assert "▸ incident 1" in await pressed(pilot, "h")
+        assert "> ▾ incident 1" in await pressed(pilot, "l")
 
 
 async def test_the_cursor_stays_on_its_row_when_something_new_is_read() -> None:
@@ -212,6 +277,42 @@ async def test_with_rw_an_alert_is_acknowledged_silenced_and_commented_in_the_st
         ("comment", "ana", "seen"),
         ("silence", "ana", "known"),
     ]
+
+
+async def test_letters_typed_right_behind_a_key_belong_to_its_dialog_and_not_to_the_screen_below(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    Writer(store, "collector").close()
+    async with console(incident(), start="alerts", acting=Acting(store, actor="ana")) as pilot:
+        for key, end in (("c", None), ("s", "1h")):
+            for letter in (key, *"aqj4"):
+                pilot.app.post_message(events.Key(letter, letter))
+            await until(pilot, lambda: [line.value for line in pilot.app.screen.query(Input)][-1:] == ["aqj4"])
+            assert isinstance(pilot.app.screen, AlertDialog)
+            if end is not None:
+                assert pilot.app.screen.query_one("#end", Input).value == end
+            await pressed(pilot, "escape")
+            assert isinstance(pilot.app.screen, AlertsScreen)
+    with Reader(store).snapshot(["events"]) as snapshot:
+        assert EventTail().new(snapshot, KINDS) == []
+
+
+async def test_an_evaluator_that_dies_on_a_quiet_store_is_missed_and_nothing_is_asked_before(tmp_path: Path) -> None:
+    evaluator = Writer(tmp_path / "store", EVALUATOR)
+    source = Origin(path=str(tmp_path / "store"), format="store")
+    async with console(incident()._replace(source=source), start="alerts") as pilot:
+        screen = cast(AlertsScreen, pilot.app.screen)
+        asks = cast(FakeFeed, cast(WatchApp, pilot.app).feed).asks
+        assert "an evaluator runs" in screen_text(pilot.app)
+        asked = asks["alerts"][1]
+        screen._look()  # pyright: ignore[reportPrivateUsage]
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert asks["alerts"][1] is asked
+        evaluator.close()
+        screen._look()  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: "NO EVALUATOR RUNS" in screen_text(pilot.app))
 
 
 async def test_what_is_copied_and_exported_is_what_is_shown() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from collector.store.erase import Erasure
 from collector.store.registry import Registry
 from collector.store.writer import Writer
 from console.watch.held import TABLES, Held
+from console.watch.source.folder_notices import FolderNotices
 from console.watch.source.store_source import StoreSource
 from tests.benchmarks.synthetic_store import scores_of, session, step_of
 from tests.console.watch.fake_source import AT
@@ -210,3 +212,28 @@ def test_an_evaluation_is_dated_by_what_its_writer_wrote_next(tmp_path: Path):
             held.evals["written_at"][2] - held.read_at
         ) < timedelta(seconds=60)
     assert whole(tmp_path).evals["written_at"].to_list() == [AT + timedelta(seconds=9), closed, closed]
+
+
+def test_notices_are_relied_on_until_a_write_comes_without_one(tmp_path: Path):
+    with Writer(tmp_path, "collector") as collector:
+        written(collector, Event(at=AT, kind="first"))
+        source = StoreSource(tmp_path)
+        try:
+            assert source.poll() is not None
+            (descriptor,) = source.signals()
+            written(collector, Event(at=AT, kind="second"))
+            assert select.select([descriptor], [], [], 30)[0]
+            held = source.poll()
+            assert held is not None
+            assert held.events["kind"].to_list() == ["first", "second"]
+            assert source.signals() == (descriptor,)
+            # As on a network's disk, whose writes the kernel here knows nothing of.
+            elsewhere = tmp_path / "elsewhere"
+            elsewhere.mkdir()
+            source._notices = FolderNotices([elsewhere])
+            for kind in ("third", "fourth"):
+                written(collector, Event(at=AT, kind=kind))
+                assert source.poll() is not None
+            assert source.signals() == ()
+        finally:
+            source.close()

@@ -228,10 +228,31 @@ def test_workers_stand_as_they_were_last_seen(registry: Registry, tmp_path: Path
     events.append(event("engine", None, {"turns": 3}, adapter=None))
     view = look(registry, tmp_path, events=events)
     assert view.workers_unreadable == 1
-    first, second = view.workers
+    second, first = view.workers
     assert (first.worker, first.fault, first.turns, first.loaded, first.slots) == ("http://a", None, 4, ("bot@1",), 2)
     assert (first.running, first.waiting, first.kv_usage, first.cache_hit_rate) == (5, None, 0.75, None)
     assert (second.fault, second.turns, second.loaded, second.kv_usage) == ("connection refused", None, None, None)
+
+
+def test_the_busiest_worker_comes_first_and_every_mean_stands_with_its_worst(
+    registry: Registry, tmp_path: Path
+) -> None:
+    def worker(name: str, turns: int, waiting: float, kv: float, cache: float | None) -> tuple[object, ...]:
+        rank = {"waiting": waiting, "kv_usage": kv, "cache_hit_rate": cache, "tokens_per_second": 40.0 * turns}
+        return event("engine", None, {"worker": name, "turns": turns, "ranks": [rank]}, adapter=None)
+
+    workers = [worker("a", 1, 0, 0.5, 0.9), worker("b", 2, 3, 0.25, None), worker("c", 3, 0, 0.75, 0.3)]
+    gone = event("engine", None, {"worker": "d", "fault": "refused"}, adapter=None)
+    view = look(registry, tmp_path, events=[*workers, gone])
+    assert [each.worker for each in view.workers] == ["d", "b", "c", "a"]
+    fleet = view.fleet
+    assert fleet is not None
+    assert (fleet.answering, fleet.unreached, fleet.turns, fleet.turns_most) == (3, 1, 6, 3)
+    assert (fleet.waiting, fleet.waiting_most, fleet.kv_mean, fleet.kv_max) == (3, 3, 0.5, 0.75)
+    assert (fleet.cache_mean, fleet.cache_min) == (None, None)
+    assert (fleet.tokens_per_second, fleet.tokens_per_second_least) == (240, 40)
+    assert "workers: 3 answer, 1 not reached: turns 6 (most 3)" in "\n".join(plain_adapters(view, 240))
+    assert look(registry, tmp_path, events=workers[:1]).fleet is None
 
 
 def test_cost_is_known_where_every_kind_of_token_used_has_a_price(registry: Registry, tmp_path: Path) -> None:

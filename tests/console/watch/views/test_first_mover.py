@@ -35,9 +35,9 @@ def test_the_sentence_has_steps_after_the_first_the_time_what_is_steady_and_what
         ranked(move("staleness", 1826, at=AT), move("max_w", 1829), steady=("entropy", "mfu"), unknown=("pass_at_k",))
     )
     assert said(view, LABELS) == (
-        "staleness @1826 11:31:02Z → max_w +3 ┊ steady: entropy mfu ┊ n/d: pass@k ┊ hint: stale data"
+        "staleness @1826 11:31:02Z → max_w +3 ┊ hint: stale data ┊ steady: entropy mfu ┊ n/d: pass@k"
     )
-    assert said(view, LABELS, short=True) == "staleness@1826→max_w+3 ┊ 2 steady ┊ n/d: pass@k ┊ hint: stale data"
+    assert said(view, LABELS, short=True) == "staleness@1826→max_w+3 ┊ hint: stale data ┊ 2 steady ┊ n/d: pass@k"
 
 
 def test_a_tie_is_an_equals_sign_and_shares_its_rank() -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -91,6 +92,36 @@ def test_of_two_adapters_the_metrics_are_of_both_and_the_lanes_of_one() -> None:
         assert lane.worst == frame["max_w"].max()
         assert lane.newest == frame["max_w"][-1]
     assert told["metrics"]["max_w"] == max(run_a["max_w"].max(), run_b["max_w"].max())  # type: ignore[type-var]
+
+
+def test_without_the_report_everything_else_is_the_same() -> None:
+    run_a = simulated_incident(np.random.default_rng(1)).steps.with_columns(adapter=pl.lit("a"))
+    run_b = simulated_incident(np.random.default_rng(2)).steps.with_columns(adapter=pl.lit("b"))
+    held = measured_log(MemoryLog({"steps": completed(pl.concat([run_a, run_b]), "steps")}))
+    without = SignalsBuilder().build(held, SignalsAsk(adapter="a", steps=0, report=False), no_log)
+    assert without.metrics is None
+    assert without == msgspec.structs.replace(view(held, "a"), metrics=None)
+
+
+def test_new_steps_of_one_adapter_change_its_lanes_and_no_other_s() -> None:
+    run_a = simulated_incident(np.random.default_rng(1)).steps.with_columns(adapter=pl.lit("a"))
+    run_b = simulated_incident(np.random.default_rng(2)).steps.with_columns(adapter=pl.lit("b"))
+    builder, earlier = SignalsBuilder(), run_b.head(run_b.height - 5)
+
+    def built(steps: pl.DataFrame, adapter: str) -> SignalsView:
+        held = measured_log(MemoryLog({"steps": completed(pl.concat([run_a, steps]), "steps")}))
+        return builder.build(held, SignalsAsk(adapter=adapter, steps=0), no_log)
+
+    before = {name: built(earlier, name) for name in ("a", "b")}
+    after = {name: built(run_b, name) for name in ("a", "b")}
+    assert after["a"].findings == before["a"].findings
+    assert after["b"].findings != before["b"].findings
+    fresh = SignalsBuilder().build(
+        measured_log(MemoryLog({"steps": completed(pl.concat([run_a, run_b]), "steps")})),
+        SignalsAsk(adapter="b", steps=0),
+        no_log,
+    )
+    assert after["b"].findings == fresh.findings
 
 
 def test_the_worst_of_a_lane_is_the_metric_where_there_is_one_adapter() -> None:

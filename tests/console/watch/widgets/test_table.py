@@ -100,6 +100,20 @@ async def test_wide_mode_shows_the_wide_columns() -> None:
         assert (await after(pilot, "w"))[0].endswith("more")
 
 
+async def test_h_and_l_pass_over_columns_until_the_last_is_in_sight_and_the_first_stays() -> None:
+    async with table(2, answer=False) as (pilot, app):
+        widget = app.query_one(WindowedTable)
+        assert (await after(pilot, "l"))[0] == "  id          number"
+        widget.set_columns([Column(name, name, 18) for name in ("one", "two", "three", "four", "five")])
+        widget.set_rows(0, [["a", "b", "c", "d", "e"]])
+        assert (await after(pilot, "h"))[0].split()[:3] == ["one", "two", "three"]
+        header, row = (await after(pilot, "l"))[:2]
+        assert header.startswith("< one                three              four")
+        assert row.startswith("> a                  c                  d")
+        assert (await after(pilot, "l", "l", "l"))[0].split() == ["<", "one", "four", "five"]
+        assert (await after(pilot, "h", "h", "h"))[0].split()[:3] == ["one", "two", "three"]
+
+
 async def test_enter_opens_and_a_click_chooses_then_opens() -> None:
     async with table(50) as (pilot, app):
         await after(pilot, "j", "enter")
@@ -116,8 +130,9 @@ async def test_enter_opens_and_a_click_chooses_then_opens() -> None:
 
 async def test_following_stays_at_the_last_row_until_the_cursor_is_moved() -> None:
     async with table(50) as (pilot, app):
-        await after(pilot, "f")
         widget = app.query_one(WindowedTable)
+        widget.follow = True
+        widget.action_last()
         assert widget.cursor == 49
         widget.set_total(60)
         await pilot.pause()

@@ -1,0 +1,75 @@
+"""`e` on every screen: what it writes is read again as the view that is shown; csv has a line for each row."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from checks.measure import Tools
+from collector.store.registry import Registry
+from console.watch.app import WatchApp, own_topics
+from console.watch.frame.export import file_name
+from console.watch.frame.screen_list import SCREENS
+from console.watch.frame.watch_screen import WatchScreen
+from console.watch.holding import fitted
+from console.watch.topic import Topic
+from console.watch.views import (
+    adapters,
+    alerts,
+    logs,
+    prefix_diff,
+    retok_diff,
+    signals,
+    token,
+    traffic,
+    trajectories,
+    turn,
+)
+from tests.console.watch.drill.held_log import held_of
+from tests.console.watch.drill.test_drill_screens import OPENED, SMALL, refund_log, settled
+from tests.console.watch.fake_feed import FakeFeed
+from tests.console.watch.incident_store import incident
+from tests.trainer.adapter_lines import add_bot
+
+TOOLS = Tools(SMALL)
+PLAIN = (signals, alerts, adapters, traffic, logs, trajectories)
+PLACED = (turn, token, prefix_diff, retok_diff)
+
+
+def everything(store: Path) -> FakeFeed:
+    """A log with two turns that break, an incident with its alerts, and an adapter."""
+    with Registry(store) as registry:
+        add_bot(registry)
+        snapshot = registry.snapshot()
+    log, told = refund_log(), incident()
+    held = held_of(log, TOOLS, steps=fitted(told.steps, "steps"), events=told.events, registry=snapshot)
+    return FakeFeed(held, log=lambda: log)
+
+
+@pytest.mark.parametrize("topic", SCREENS)
+async def test_what_e_writes_is_read_again(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    topics: dict[str, Topic[Any]] = {**own_topics(), **{each.TOPIC.name: each.TOPIC for each in PLAIN}}
+    topics |= {made.name: made for made in (each.topic(lambda: TOOLS) for each in PLACED)}
+    app = WatchApp(everything(tmp_path / "store"), topics, start="logs" if topic in OPENED else topic)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await settled(pilot)
+        if topic in OPENED:
+            name, arguments = OPENED[topic] or (topic, {})
+            app.open(name, **arguments)
+            await settled(pilot)
+        await pilot.press("e", "enter")
+        await settled(pilot)
+        screen = app.screen
+        assert isinstance(screen, WatchScreen)
+        assert screen.view is not None
+        written = tmp_path / file_name(topic, app.facts().status.at, "json")
+        assert msgspec.json.decode(written.read_bytes(), type=type(screen.view)) == screen.view
+        rows = screen.exported(screen.view)
+        assert rows
+        app.obey("export csv view.csv")
+        with (tmp_path / "view.csv").open(newline="", encoding="utf-8") as file:
+            read = [*csv.DictReader(file)]
+        assert [[*row] for row in read] == [[*msgspec.to_builtins(row)] for row in rows]

@@ -57,7 +57,8 @@ class TurnEndpoint:
         try:
             caller, body = await _read(collector, scope, receive)
             started_at = datetime.now(UTC)
-            await self._turnstile.enter()
+            with collector.capture.arriving():
+                await self._turnstile.enter()
             exchange = self._shape(body)
             turn = await collector.capture.begin(exchange.call, caller.naming(exchange.call.session_name), started_at)
         except (Refusal, RecursionError, StoreError) as error:

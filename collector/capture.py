@@ -1,8 +1,9 @@
 """Turns a call into a dispatched turn: weights, session, exact prompt, parent, limits."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import monotonic, perf_counter
 
@@ -80,6 +81,8 @@ class Capture:
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="render")
         self.running = 0
         """Turns dispatched and not yet ended."""
+        self._arriving = 0
+        """Calls that were read and wait to begin."""
 
     def close(self) -> None:
         """Ends the rendering threads."""
@@ -290,9 +293,20 @@ class Capture:
                 code="secret_in_name",
             )
 
-    def _check_capacity(self) -> None:
-        if self.running >= self._config.max_running:
-            raise Refusal.busy(f"{self.running} turns are being served, which is the most", code="overloaded")
+    @contextmanager
+    def arriving(self) -> Generator[None]:
+        """Counts a call that waits to begin; Refusal at once where it is over the limit, so that none gather."""
+        self._check_capacity(self._arriving)
+        self._arriving += 1
+        try:
+            yield
+        finally:
+            self._arriving -= 1
+
+    def _check_capacity(self, ahead: int = 0) -> None:
+        if self.running + ahead >= self._config.max_running:
+            found = f"{self.running} turns are being served and {ahead} wait to begin"
+            raise Refusal.busy(f"{found}, expected fewer than {self._config.max_running} in all", code="overloaded")
         if self._journal.queued > self._config.store.queue_rows // 2:
             raise Refusal.busy(f"{self._journal.queued} records wait to be stored", code="overloaded")
         if self._config.on_store_failure == "refuse" and self._journal.failure is not None:

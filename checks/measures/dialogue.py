@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from collector.conversation import reasoning_of, tool_calls_of
+from collector.dialogue import is_system
 from collector.digests import chain, digest_of, tools_digest
 
 Message = Mapping[str, object]
@@ -56,7 +57,7 @@ def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
     if not isinstance(found, list) or not found:
         return None
     messages = [cast(Message, each) for each in cast(list[Any], found) if isinstance(each, dict)]
-    spoken = [message for message in messages if not _is_system(message)]
+    spoken = [message for message in messages if not is_system(message)]
     answered = bool(reply.get("role") == "assistant" or reply.get("content") or reply.get("tool_calls"))
     tools = asked.get("tools")
     known = [cast(Message, each) for each in cast(list[Any], tools)] if isinstance(tools, list) else None
@@ -65,7 +66,7 @@ def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
         said=tuple(chain(each)),
         each=each,
         replies=tuple(place for place, message in enumerate(spoken) if message.get("role") == "assistant"),
-        system=chain(digest_of(message).whole for message in messages if _is_system(message))[-1] + tools_digest(known),
+        system=chain(digest_of(message).whole for message in messages if is_system(message))[-1] + tools_digest(known),
         reply=digest_of({**reply, "role": "assistant"}).less_arguments if answered else None,
         reasoned=bool(reasoning_of(reply)),
         calls=_spelled(reply),
@@ -140,10 +141,6 @@ def _object(text: str | None) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _is_system(message: Message) -> bool:
-    return message.get("role") in ("system", "developer")
 
 
 def _spelled(message: Message) -> str:

@@ -139,7 +139,9 @@ class WatchApp(App[int]):
 
     def facts(self) -> Facts:
         """For the head rows."""
-        return Facts(self._head, self._status, self.palette, self.acting is not None, self._mouse, self._error)
+        front, rw = self.front(), self.acting is not None
+        shown_at = None if front is None else front.newest_at
+        return Facts(self._head, self._status, self.palette, rw, self._mouse, self._error, shown_at)
 
     def get_driver_class(self) -> type[Driver]:
         """One that sleeps while no key comes, where Textual has it for this terminal."""
@@ -232,7 +234,7 @@ class WatchApp(App[int]):
                 self._found_step(cast("StepTime", what.view))
             elif front is not None and what.topic == front.TOPIC and front.wants(what.ask):
                 self._error = None
-                front.received(what.view)
+                front.received(what.view, what.newest_at)
         elif front is not None and what.topic == front.TOPIC:
             self._error = what.error
         if front is not None:

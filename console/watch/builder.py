@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,8 +28,8 @@ class Built(NamedTuple):
     ask: msgspec.Struct
     """What it answers: a later ask may be under way."""
     view: View
-    revision: int
-    """Of what was held."""
+    newest_at: datetime | None
+    """Time of the newest record of what it shows: a view that rests is behind what was read since."""
 
 
 class Failed(NamedTuple):
@@ -119,7 +120,7 @@ class Builder:
 
     def _built(self, held: "Held", ask: msgspec.Struct) -> None:
         try:
-            made: Build = Built(self._topic.name, ask, self._topic.build(held, ask, self._log), held.revision)
+            made: Build = Built(self._topic.name, ask, self._topic.build(held, ask, self._log), held.newest_at)
         except (UserError, OSError) as error:
             made = Failed(self._topic.name, ask, str(error))
         except BaseException as error:
@@ -135,7 +136,7 @@ class Builder:
             closing = self._closing
         same = last is not None and (last.topic, last.ask) == (made.topic, made.ask)
         if isinstance(made, Built) and isinstance(last, Built):
-            same = same and made.view == last.view
+            same = same and (made.newest_at, made.view) == (last.newest_at, last.view)
         elif same:
             same = made == last
         if not closing and not same:

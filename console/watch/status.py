@@ -19,7 +19,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What row 1 of every screen says; each state looks different there."""
 
     state: State
-    """`reading`: nothing was read yet. `live`: what is shown is the newest. `paused`: the view stands still, reading
+    """`reading`: nothing was read yet. `live`: what was read is the newest. `paused`: the view stands still, reading
     goes on. `replay`: as it stood at `at`. `stale`: nothing new for a while. `disconnected`: the last read failed.
     `no_data`: read, and there is no record in it. `finished`: a log, which was read whole and is not followed."""
     at: datetime | None = None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -904,3 +904,21 @@ async def test_numbers_mean_the_same_in_both_shapes(small: Renderer) -> None:
         for body in ({"input_ids": [2**70]}, {"input_ids": [-1]}, {"input_ids": [1] * 3, "lora_path": 2**70}):
             assert (await post(served, "/generate", body))[0] == 400
         assert len(served.engine.requests) == before
+
+
+async def test_calls_over_the_limit_are_refused_before_they_wait_to_begin(small: Renderer) -> None:
+    """However many come at once, no more wait than may run, and those that leave make room."""
+    async with serve(small, replies(small, f"a{END}"), config=CollectorConfig(max_running=3)) as served:
+        capture = served.collector.capture
+        with ExitStack() as waiting:
+            for _ in range(3):
+                waiting.enter_context(capture.arriving())
+            body = {"model": "model", "messages": [{"role": "user", "content": "a"}]}
+            status, headers, answer = await post(served, "/v1/chat/completions", body)
+            assert (status, answer["error"]["code"], "retry-after" in {name.lower() for name in headers}) == (
+                503,
+                "overloaded",
+                True,
+            )
+            assert "0 turns are being served and 3 wait to begin" in answer["error"]["message"]
+        assert (await post(served, "/v1/chat/completions", body))[0] == 200

@@ -1,6 +1,7 @@
 """What screens may ask of the application."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from console.watch.widgets.palette import Palette
@@ -25,6 +26,8 @@ class Facts(NamedTuple):
     """Whether the console has the mouse; else the terminal."""
     error: str | None = None
     """Why the view on the screen could not be built."""
+    shown_at: datetime | None = None
+    """Time of the newest record that the view on the screen shows; None before it shows any."""
 
 
 class FrameApp(Protocol):

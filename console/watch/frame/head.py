@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from console.watch.views.head import HeadView
 
 
+LATE_S = 2.0
+"""A view that is further behind what was read says so."""
+
+
 class HeadRow(Row):
     """A row that a stale screen does not dim."""
 
@@ -68,7 +72,9 @@ def _state_parts(facts: Facts, *, wide: bool) -> list[Part]:
     behind = f" {age(status.behind_s)} behind" if status.behind_s is not None else ""
     if status.state == "live":
         lag = f"  lag {age(status.lag_s)}" if status.lag_s is not None else ""
-        return [Part(f"{palette.glyph('ok')} LIVE {at}{lag}", palette.style("ok"))]
+        live = Part(f"{palette.glyph('ok')} LIVE {at}{lag}", palette.style("ok"))
+        late_s = _late_s(facts)
+        return [live] if late_s is None else [live, Part(f"  ~ view {age(late_s)} behind", palette.style("pending"))]
     if status.state == "finished":
         until = "" if status.at is None else f", until {status.at:%Y-%m-%d} {at}"
         return [Part(f"= LOG read{until if wide else ''}", palette.plain)]
@@ -84,6 +90,14 @@ def _state_parts(facts: Facts, *, wide: bool) -> list[Part]:
     if status.state == "no_data":
         return [Part(f"{palette.glyph('no_data')} n/d", palette.style("no_data"))]
     return [Part(palette.said("… reading"), palette.dim)]
+
+
+def _late_s(facts: Facts) -> float | None:
+    """How far the view rests behind what was read, seconds; None where it does not, or nobody would notice."""
+    if facts.shown_at is None or facts.status.at is None:
+        return None
+    late_s = (facts.status.at - facts.shown_at).total_seconds()
+    return late_s if late_s > LATE_S else None
 
 
 def banner_parts(facts: Facts) -> list[Part]:

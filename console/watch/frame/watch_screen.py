@@ -81,6 +81,8 @@ class WatchScreen(Screen[None]):
         super().__init__()
         self.view: View | None = None
         """What is shown, once it was built."""
+        self.newest_at: datetime | None = None
+        """Time of the newest record that it shows."""
         self.filter_text = ""
         self._said = ""
         self._pane_sizes = PaneSize(self, lambda form: self.resized(form))
@@ -203,9 +205,9 @@ class WatchScreen(Screen[None]):
         yield self._frame_rows["hints"]
         yield TypingRow(self._completed, id="typing")
 
-    def received(self, view: View) -> None:
-        """A view of its topic was built."""
-        self.view = view
+    def received(self, view: View, newest_at: datetime | None) -> None:
+        """A view of its topic was built, of records up to a time."""
+        self.view, self.newest_at = view, newest_at
         self.show(view)
         self.redraw_frame()
 

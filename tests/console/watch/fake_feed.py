@@ -113,4 +113,4 @@ class FakeFeed(Feed):
     def _build(self, name: str) -> None:
         topic, ask = self.asks[name]
         assert self._post
-        self._post(Built(name, ask, topic.build(self.held, ask, self.log), self.held.revision))
+        self._post(Built(name, ask, topic.build(self.held, ask, self.log), self.held.newest_at))

@@ -1,5 +1,7 @@
 """Live, paused, replay, stale, disconnected, no data and reading: each looks different, without any colour too."""
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from rich.style import Style
@@ -199,3 +201,19 @@ async def test_the_layout_follows_the_terminal_while_it_runs() -> None:
         assert heights[60, 15][1].strip() == "2 words"
         assert heights[59, 15] == [" ● LIVE 11:46:47Z  lag 0.4s 2 words", *[""] * 14]
         assert heights[200, 60][1].startswith(" [1 Signals] 2 Traffic")
+
+
+@pytest.mark.parametrize(
+    ("late_s", "said"), [(0, None), (1, None), (23, "~ view 23s behind"), (130, "~ view 2m behind")]
+)
+async def test_a_view_that_rests_says_how_far_it_is_behind_what_was_read(late_s: int, said: str | None) -> None:
+    feed = FakeFeed(FakeFeed().held._replace(newest_at=NOW - timedelta(seconds=late_s)))
+    async with words_app(feed).run_test(size=(120, 36)) as pilot:
+        feed.set(Status(state="live", at=NOW, lag_s=0.4))
+        await pilot.pause()
+        row = screen_text(pilot.app).split("\n")[0]
+        assert ("behind" in row) == (said is not None)
+        assert said is None or said in row
+        feed.put(feed.held._replace(newest_at=NOW))
+        await pilot.pause()
+        assert "behind" not in screen_text(pilot.app).split("\n")[0]

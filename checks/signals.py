@@ -81,8 +81,7 @@ def signal_series(
     """
     tokens = pl.concat([pl.DataFrame(schema=TOKENS), *([] if tokens is None else [tokens])], how="diagonal")
     turns, steps, evals, spans, versions, tokens = named((turns, steps, evals, spans, versions, tokens))
-    parts = {name: one_source(_of(tokens, name), by_step(steps, pl.col(name))) for name in _OF_TOKENS}
-    parts |= entropy_points(tokens, steps)
+    parts = _of_tokens(tokens, steps) | entropy_points(tokens, steps)
     parts["grad_norm"] = by_step(steps, pl.col("grad_norm"))
     parts["mfu"] = by_step(steps, mfu_of_step())
     parts["stall_s"] = stall_by_step(steps, spans)
@@ -104,6 +103,13 @@ def signal_series(
     return pl.concat([pl.DataFrame(schema=SCHEMA), *series])
 
 
+def _of_tokens(tokens: pl.DataFrame, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """`adapter, step, value` of each part that tokens tell too."""
+    last = pl.col(_OF_TOKENS).drop_nulls().last()
+    logged = steps.select("adapter", "step", *_OF_TOKENS).group_by("adapter", "step").agg(last)
+    return {name: one_source(_of(tokens, name), _of(logged, name)) for name in _OF_TOKENS}
+
+
 def entropy_points(tokens: pl.DataFrame, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """`adapter, step, value` of `entropy` and of `ESTIMATE`; no adapter is in both."""
     sources = (_of(tokens, "entropy"), by_step(steps, pl.col("entropy")), _of(tokens, ESTIMATE))
@@ -112,8 +118,8 @@ def entropy_points(tokens: pl.DataFrame, steps: pl.DataFrame) -> dict[str, pl.Da
     return {"entropy": points.filter(~estimated), ESTIMATE: points.filter(estimated)}
 
 
-def _of(tokens: pl.DataFrame, name: str) -> pl.DataFrame:
-    return tokens.select("adapter", "step", value=name)
+def _of(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    return frame.select("adapter", "step", value=name)
 
 
 def mfu_of_step() -> pl.Expr:

@@ -1,6 +1,6 @@
 """The suite: every check, registered by hand, and one pass over a log that feeds them all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import polars as pl
@@ -153,10 +153,9 @@ def _conclude(
     names = {kind.name for kind in check.measures}
     if not names <= set(measured):
         return _without_tokenizer(log, check, narrow)
-    given: Iterator[pl.DataFrame] = (
-        measured[name] if name in names else narrow if name == "turns" else log.table(name) for name in check.frames
-    )
-    finding = check.function(*given, **thresholds)
+    known = {**measured, "turns": narrow}
+    given = [known[name] if name in known else log.table(name) for name in check.frames]
+    finding = check.run(given, thresholds)
     return _advised(log, narrow, finding) if finding.status == "no_data" else finding
 
 

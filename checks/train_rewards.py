@@ -18,7 +18,16 @@ def train_rewards(
     logged = by_step(steps, pl.col("reward_mean"))
     if logged["adapter"].null_count() or turns.is_empty():
         return logged
-    return one_source(logged, _of_sessions(turns, rewards, versions)).select(logged.columns)
+    sources = [logged] if _tells_most(logged, turns, versions) else [logged, _of_sessions(turns, rewards, versions)]
+    return one_source(*sources).select(logged.columns)
+
+
+def _tells_most(logged: pl.DataFrame, turns: pl.DataFrame, versions: pl.DataFrame) -> bool:
+    """Whether sessions could not tell of more than twice as many steps, of any adapter: they are not asked then."""
+    known = dict(logged.drop_nulls("step").group_by("adapter").len().iter_rows())
+    trained = turns.select("adapter", step=trained_step(versions)).drop_nulls("step")
+    most = trained.group_by(pl.col("adapter").cast(pl.String)).agg(pl.col("step").n_unique())
+    return all(2 * known.get(adapter, 0) >= steps for adapter, steps in most.iter_rows())
 
 
 def _of_sessions(turns: pl.DataFrame, rewards: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:

@@ -4,11 +4,11 @@ from typing import Any
 
 import polars as pl
 
-from checks.finding import Finding, Threshold, kept, worst
+from checks.finding import EVIDENCE_LIMIT, Evidence, Finding, Status, Threshold, worst
 from checks.lag import with_lag
 from checks.measures.importance_weights import CELL
 from checks.measures.parts import part
-from checks.weights.evidence import not_finite, turns_at_fault
+from checks.weights.evidence import bad_evidence, not_finite, turn_evidence, turns_at_fault
 from checks.weights.logged_steps import logged_faults, logged_metrics
 from checks.weights.numbers import LEAST_TOKENS, WeightLimits, WeightNumbers, graded, interval, weight_numbers
 from checks.weights.plots import by_position, histograms, max_w_by_step
@@ -38,6 +38,7 @@ def importance_weight(
     confident_fail_at: float = 0.02,
     max_w_warn_at: float = 10.0,
     mean_w_fail_at: float = 2.0,
+    evidence_limit: int = EVIDENCE_LIMIT,
 ) -> Finding:
     """Importance weights that show the trainer and the engine do not agree on what was sampled.
 
@@ -77,9 +78,9 @@ def importance_weight(
     )
     counts = part(weights, "counts").row(0, named=True) if weights.height else {}
     if "cells" in weights.columns:
-        return _of_tokens(weights, versions, steps, counts, limits)
+        return _of_tokens(weights, versions, steps, counts, limits, evidence_limit)
     if counts.get("not_finite"):
-        return _only_bad(weights, counts, limits)
+        return _only_bad(weights, counts, limits, evidence_limit)
     logged = logged_metrics(steps)
     if logged:
         return _of_steps(weights, versions, steps, logged, limits)
@@ -123,8 +124,9 @@ def _largest(logged: dict[str, float]) -> str:
     return f"; the largest w is {logged['max_w']:.3g}" if "max_w" in logged else ""
 
 
-def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimits) -> Finding:
-    evidence, omitted = kept(not_finite(weights))
+def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimits, evidence_limit: int) -> Finding:
+    bad = not_finite(weights)
+    evidence = bad_evidence(bad.head(evidence_limit))
     return Finding(
         check="importance-weight",
         status="fail",
@@ -133,12 +135,17 @@ def _only_bad(weights: pl.DataFrame, counts: dict[str, int], limits: WeightLimit
         summary=f"no ratio: the log-probabilities of all {counts['not_finite']} tokens are no finite numbers",
         check_next=(_NEXT["not_finite"],),
         evidence=evidence,
-        evidence_omitted=omitted,
+        evidence_omitted=bad.height - len(evidence),
     )
 
 
 def _of_tokens(
-    weights: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame, counts: dict[str, int], limits: WeightLimits
+    weights: pl.DataFrame,
+    versions: pl.DataFrame,
+    steps: pl.DataFrame,
+    counts: dict[str, int],
+    limits: WeightLimits,
+    evidence_limit: int,
 ) -> Finding:
     cells = with_lag(part(weights, "cells"), versions)
     whole = weight_numbers(_totals(cells).row(0, named=True))
@@ -150,19 +157,19 @@ def _of_tokens(
         at_fault = lags
     turns = turns_at_fault(weights, versions, cells, at_fault, limits)
     bad = not_finite(weights)
-    status = worst([overall, *judged["status"].to_list(), *(["warn"] if turns else []), *(["fail"] if bad else [])])
-    evidence, omitted = kept([*bad, *turns])
-    kinds = list(dict.fromkeys(each.kind for each in evidence if each.kind))
+    of_faults: list[Status] = [*(["warn"] if turns.height else []), *(["fail"] if bad.height else [])]
+    status = worst([overall, *judged["status"].to_list(), *of_faults])
+    evidence = _evidence(bad, turns, evidence_limit)
     return Finding(
         check="importance-weight",
         status=status,
         value=whole.mean_abs_dlogp,
         unit="nats",
         threshold=Threshold(warn=limits.mean_abs[0], fail=limits.mean_abs[1]),
-        summary=_summary(cells, whole, beyond, at_fault, len(turns), counts),
-        check_next=tuple(_NEXT[kind] for kind in kinds) if status != "ok" else (),
+        summary=_summary(cells, whole, beyond, at_fault, turns.height, counts),
+        check_next=tuple(_NEXT[kind] for kind in _kinds(bad, turns)) if status != "ok" else (),
         evidence=evidence,
-        evidence_omitted=omitted + _left_out(weights, counts, at_fault),
+        evidence_omitted=bad.height + turns.height - len(evidence) + _left_out(weights, counts, at_fault),
         breakdown=tuple(lags.drop("beyond").rename({"n": "tokens"}).to_dicts()),
         metrics=whole.metrics(),
         series=(
@@ -171,6 +178,18 @@ def _of_tokens(
             *max_w_by_step(weights, versions, steps),
         ),
     )
+
+
+def _evidence(bad: pl.DataFrame, turns: pl.DataFrame, limit: int) -> tuple[Evidence, ...]:
+    """Of so many turns at most, those without a finite ratio first."""
+    first = bad_evidence(bad.head(limit))
+    return (*first, *turn_evidence(turns.head(limit - len(first))))
+
+
+def _kinds(bad: pl.DataFrame, turns: pl.DataFrame) -> list[str]:
+    """Of the faults that a report lists, in its order."""
+    listed = turns.head(max(0, EVIDENCE_LIMIT - bad.height))["kind"].drop_nulls()
+    return [*(["not_finite"] if bad.height else []), *listed.unique(maintain_order=True)]
 
 
 def _totals(cells: pl.DataFrame, by: tuple[str, ...] = ()) -> pl.DataFrame:

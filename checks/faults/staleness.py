@@ -17,7 +17,13 @@ _FUTURE = "the versions in the log: clocks, a restored checkpoint, or labels of 
 
 
 def staleness(
-    lags: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame, *, warn_at: float = 4, fail_at: float = 8
+    lags: pl.DataFrame,
+    versions: pl.DataFrame,
+    steps: pl.DataFrame,
+    *,
+    warn_at: float = 4,
+    fail_at: float = 8,
+    evidence_limit: int = EVIDENCE_LIMIT,
 ) -> Finding:
     """Tokens sampled by weights that are too old for the step that trains on them, or by weights from the future.
 
@@ -42,7 +48,7 @@ def staleness(
     tokens, lag = known["tokens"], known["lag"]
     mean, least, most = _int((tokens * lag).sum()) / _int(tokens.sum()), _int(lag.min()), _int(lag.max())
     faults = _faults(with_lag(part(lags, "turns"), versions), warn_at)
-    evidence = _evidence(faults.head(EVIDENCE_LIMIT), warn_at, fail_at)
+    evidence = _evidence(faults.head(evidence_limit), warn_at, fail_at)
     omitted = faults.height - len(evidence)
     beyond = known.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
     return Finding(

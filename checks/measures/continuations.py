@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from checks.measures.dialogue import continued_by_messages
 from checks.measures.held_turn import HeldTurn
 from checks.measures.overlap import Overlap, SessionGrams
 from checks.measures.token_grams import GRAM, GramSet, grams
+from checks.measures.turn_messages import continued_by_messages
 
 SHARE = 0.5
 """Least share of an earlier prompt's 6-grams that has to reappear in a prompt that continues it."""
@@ -37,7 +37,7 @@ def _continued(turn: HeldTurn, overlap: Overlap, whole: Sequence[HeldTurn]) -> C
     pool = [each for each in whole if overlap.common(each) < turn.prompt_tokens]
     if turn.parent is not None:
         pool = [each for each in pool if each is not turn.parent and turn.parent in each.line()]
-    told = continued_by_messages(turn.dialogue, [each.dialogue for each in pool])
+    told = continued_by_messages(turn.messages, [each.messages for each in pool])
     pool = [pool[place] for place in told.places]
     if told.known:
         chosen = _of_most(overlap, pool)

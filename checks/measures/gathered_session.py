@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from checks.measures.dialogue import Dialogue
 from checks.measures.held_turn import HeldTurn
 from checks.measures.turn_chains import NONE, SUSPECT, TurnChains
 from checks.measures.turn_ids import bytes_of
+from checks.measures.turn_messages import TurnMessages
 from checks.ragged import Array
 
 
@@ -24,7 +24,9 @@ class GatheredSession:
         """Turns still to come."""
         return len(self._numbers) - len(self._turns)
 
-    def add(self, number: int, prompt: Array, completion: Array, *, failed: bool, dialogue: Dialogue | None) -> None:
+    def add(
+        self, number: int, prompt: Array, completion: Array, *, failed: bool, messages: TurnMessages | None
+    ) -> None:
         """The session's next turn."""
         at = self._numbers[len(self._turns)]
         parent = self._chains.parent[at]
@@ -37,7 +39,7 @@ class GatheredSession:
                 completion=completion,
                 failed=failed,
                 suspect=bool(self._chains.flags[at] & SUSPECT),
-                dialogue=dialogue,
+                messages=messages,
             )
         )
 
@@ -61,7 +63,7 @@ class GatheredSession:
                     completion=completion,
                     failed=turn.failed,
                     suspect=bool(chains.flags[at] & SUSPECT),
-                    dialogue=turn.dialogue,
+                    messages=turn.messages,
                 )
             )
         return turns

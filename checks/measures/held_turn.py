@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checks.measures.dialogue import Dialogue
 from checks.measures.token_grams import GRAM, grams
+from checks.measures.turn_messages import TurnMessages
 from checks.ragged import Array
 
 
@@ -14,8 +14,8 @@ class HeldTurn:
 
     __slots__ = (
         "_grams",
-        "dialogue",
         "failed",
+        "messages",
         "number",
         "own",
         "parent",
@@ -36,7 +36,7 @@ class HeldTurn:
         completion: Array,
         failed: bool,
         suspect: bool,
-        dialogue: Dialogue | None,
+        messages: TurnMessages | None,
     ) -> None:
         self.place = place
         """0-based among the session's turns, by number."""
@@ -45,7 +45,7 @@ class HeldTurn:
         self.start = 0 if parent is None else parent.tokens
         self.own = np.concatenate([prompt[self.start :], completion])
         self.prompt_tokens, self.tokens = len(prompt), len(prompt) + len(completion)
-        self.failed, self.suspect, self.dialogue = failed, suspect, dialogue
+        self.failed, self.suspect, self.messages = failed, suspect, messages
         self._grams: Array | None = None
 
     def ids(self) -> Array:

@@ -16,12 +16,12 @@ from checks.log import Batch
 from checks.measure import Tools
 from checks.measures.break_kind import KindTeller
 from checks.measures.continuations import continuations
-from checks.measures.dialogue import dialogue_of, kind_by_messages
 from checks.measures.gathered_session import GatheredSession
 from checks.measures.held_turn import HeldTurn, common_prefix
 from checks.measures.portions import Reading, portion
 from checks.measures.turn_chains import SUSPECT, TurnChains
 from checks.measures.turn_ids import IdBytes, TurnIds
+from checks.measures.turn_messages import kind_by_messages, turn_messages
 from checks.ragged import Array
 
 HELD_TOKENS = 32_000_000
@@ -122,7 +122,7 @@ class PrefixBreaks:
                 turns.prompts.row(row),
                 turns.completions.row(row),
                 failed=turns.failed[row],
-                dialogue=None if requests[row] is None else dialogue_of(requests[row], responses[row]),
+                messages=None if requests[row] is None else turn_messages(requests[row], responses[row]),
             )
             if gathered.missing == 0:
                 self._tell(session)
@@ -172,7 +172,7 @@ class PrefixBreaks:
 
     def _kind(self, before: Array, now: Array, index: int, previous: HeldTurn, turn: HeldTurn) -> str:
         """From text where there is a tokenizer; messages say more only of what templates need not mark."""
-        told = kind_by_messages(previous.dialogue, turn.dialogue, in_prompt=index < previous.prompt_tokens)
+        told = kind_by_messages(previous.messages, turn.messages, in_prompt=index < previous.prompt_tokens)
         if self._teller is None:
             return told
         kind = self._teller.kind(before, now, index, previous.prompt_tokens)

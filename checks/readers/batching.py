@@ -27,8 +27,9 @@ _TABLE_OF = {row: name for name, row in TABLES.items()}
 class TurnGatherer:
     """Numbers turns within their session where the log does not, and gives frames of bounded size."""
 
-    def __init__(self, unreadable: UnreadableParts) -> None:
+    def __init__(self, unreadable: UnreadableParts, *, batch_tokens: int = BATCH_TOKENS) -> None:
         self._unreadable = unreadable
+        self._batch_tokens = batch_tokens
         self._rows: list[TurnRow] = []
         self._tokens = 0
         self._last_turn: dict[str, int] = {}
@@ -39,7 +40,7 @@ class TurnGatherer:
         self._last_turn[row.session_id] = number
         self._rows.append(row if row.turn is not None else msgspec.structs.replace(row, turn=number))
         self._tokens += _weight(row)
-        if self._tokens >= BATCH_TOKENS or len(self._rows) >= BATCH_TURNS:
+        if self._tokens >= self._batch_tokens or len(self._rows) >= BATCH_TURNS:
             return self.rest()
         return None
 

@@ -7,8 +7,9 @@ import polars as pl
 
 from checks.columns import empty
 from checks.log import Batch, Source, split_scores
-from checks.readers.batching import TurnGatherer, readable_frame, table_of
+from checks.readers.batching import BATCH_TOKENS, TurnGatherer, readable_frame, table_of
 from checks.readers.format import Format, Unit
+from checks.readers.plain_bytes import gives_own_bytes
 from checks.readers.scored_batch import of_sessions
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
@@ -21,13 +22,22 @@ _METRICS_ONLY = ("tensorboard", "trainer-metrics")
 class FileLog:
     """The units of a log, each with its format. Every pass reads the files anew."""
 
-    def __init__(self, path: Path, units: Sequence[tuple[Format, Unit]], reason: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        units: Sequence[tuple[Format, Unit]],
+        reason: str,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> None:
         self._path = path
         self._units = units
         self._reason = reason
-        self._unreadable = UnreadableParts()
+        self._batch_tokens = batch_tokens
+        self._unreadable = self._passing = UnreadableParts()
         self._tables: dict[str, pl.DataFrame] | None = None
         self._sizes: dict[Path, tuple[int, int]] = {}
+        self._bytes_tell: bool | None = None
 
     def batches(
         self,
@@ -38,7 +48,7 @@ class FileLog:
     ) -> Iterator[Batch]:
         """The turns in the order of the files and their lines."""
         rest: dict[str, list[Row]] = {}
-        unreadable = UnreadableParts()
+        unreadable = self._passing = UnreadableParts()
         self._refuse_replaced()
         for turns in self._turn_frames(unreadable, rest):
             batch = split_scores(turns, columns, score_columns)
@@ -62,7 +72,7 @@ class FileLog:
                 raise UserError(f"{file} was replaced or cut while it was read ({found}); check a copy of it")
 
     def _turn_frames(self, unreadable: UnreadableParts, rest: dict[str, list[Row]]) -> Iterator[pl.DataFrame]:
-        gatherer = TurnGatherer(unreadable)
+        gatherer = TurnGatherer(unreadable, batch_tokens=self._batch_tokens)
         for form, unit in self._units:
             for row in form.read(unit, unreadable):
                 if not isinstance(row, TurnRow):
@@ -95,6 +105,15 @@ class FileLog:
     def turns_expected(self) -> int | None:
         """Not known before the files were read."""
         return None
+
+    def share_read(self) -> float | None:
+        """How much of its bytes the pass under way has read; None where they are not those of lines as they stand."""
+        if not self._passing.passed_bytes:
+            return None
+        if self._bytes_tell is None:
+            self._bytes_tell = all(gives_own_bytes(file) for file in self._sizes)
+        total = sum(size for _, size in self._sizes.values())
+        return min(1.0, self._passing.passed_bytes / total) if self._bytes_tell and total else None
 
     def advice(self, column: str) -> str | None:
         """What the first of the formats that knows the column says, a dump of rollouts before a log of metrics."""

@@ -31,3 +31,5 @@ class Format(NamedTuple):
     """Which files belong together, in the order in which they are read."""
     advice: Mapping[str, str] = {}
     """`table.column` to the switch that makes the framework record it."""
+    alone: tuple[type[Row], ...] = ()
+    """Rows that a line gives whatever lines stand before it, but for names made of its number and turns without one."""

@@ -1,7 +1,7 @@
 """Lines of a text log: bounded, decompressed on the way, and every broken one counted instead of fatal."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import IO, Any, cast
 
 import msgspec
@@ -13,6 +13,21 @@ from checks.readers.unreadable import UnreadableParts
 LINE_LIMIT = 256 * 2**20
 """Longest line that is read; a longer one is counted as unreadable and passed over in bounded memory."""
 _PIECE = 2**20
+UNCOUNTED = 10**15
+"""The lines of a file's end are numbered from here on, as no file's are: how many stand before it nobody counted."""
+
+
+class FileEnd(PosixPath):
+    """A plain file of which `lines` gives those from a byte on, where one begins; its head is still the file's."""
+
+    start = 0
+
+    @classmethod
+    def of(cls, path: Path, start: int) -> "FileEnd":
+        """The end of a file."""
+        end = cls(path)
+        end.start = start
+        return end
 
 
 def lines(path: Path, unreadable: UnreadableParts, *, limit: int = LINE_LIMIT) -> Iterator[tuple[int, bytes]]:
@@ -20,11 +35,17 @@ def lines(path: Path, unreadable: UnreadableParts, *, limit: int = LINE_LIMIT) -
     number = 0
     try:
         with open_plain(path) as file:
+            if isinstance(path, FileEnd):
+                file.seek(path.start)
+                number = UNCOUNTED
             while True:
                 number += 1
                 line = file.readline(limit + 1)
+                unreadable.passed_bytes += len(line)
                 if len(line) > limit:
-                    reason = f"a line of {len(line) + _rest_of_line(file, line)} bytes, expected at most {limit}"
+                    rest = _rest_of_line(file, line)
+                    unreadable.passed_bytes += rest
+                    reason = f"a line of {len(line) + rest} bytes, expected at most {limit}"
                     unreadable.add(f"{path.name}:{number}", reason)
                     continue
                 if not line:

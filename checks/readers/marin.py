@@ -63,6 +63,7 @@ MARIN = Format(
     recognise=recognise,
     read=read,
     units=in_order,
+    alone=(TurnRow,),
     advice={
         "turns.sampled_logprobs": "Marin: EXACT_TOKENS mode records ids and log-probabilities; MESSAGES mode does not",
         "turns.trainer_logprobs": "Marin's rollout engine has the sampling side; the trainer keeps its own numbers",

@@ -161,5 +161,6 @@ NATIVE_JSON = Format(
     recognise=recognise,
     read=read,
     units=units,
+    alone=(TurnRow, StepRow, EvalRow, SpanRow, RewardRow, FeedbackRow, EventRow, VersionRow, RunRow),
     advice=NATIVE_ADVICE,
 )

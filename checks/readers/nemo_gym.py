@@ -184,6 +184,7 @@ NEMO_GYM = Format(
     recognise=recognise,
     read=read,
     units=units,
+    alone=(TurnRow,),
     advice={
         "turns.prompt_ids": "NeMo Gym: a model server that returns token ids (vllm_model), or token capture",
         "turns.completion_ids": "NeMo Gym: a model server that returns token ids (vllm_model), or token capture",

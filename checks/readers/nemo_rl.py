@@ -161,6 +161,7 @@ NEMO_RL = Format(
     recognise=recognise,
     read=read,
     units=in_order,
+    alone=(TurnRow,),
     advice={
         "turns.weight_versions": "NeMo-RL writes no weight version into its rows",
         "turns.finish_reason": "NeMo-RL writes no stop reason into its rows; its logger has truncation metrics",

@@ -74,6 +74,7 @@ OPENCLAW = Format(
     recognise=recognise,
     read=read,
     units=in_order,
+    alone=(TurnRow, RewardRow),
     advice={
         **dict.fromkeys(("turns.prompt_ids", "turns.completion_ids", "turns.sampled_logprobs"), _TOKENS),
         "turns.trainer_logprobs": "OpenClaw-RL: slime's --save-debug-train-data of the same run",

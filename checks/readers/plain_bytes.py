@@ -21,6 +21,19 @@ _MOST_RATIO = 1000
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
+def is_compressed(path: Path) -> bool:
+    """Whether its bytes are others than those that `open_plain` gives, told by its name."""
+    return path.suffix in (".zst", ".gz") or path.name.endswith(".jsonl.zip")
+
+
+def gives_own_bytes(path: Path) -> bool:
+    """Whether `open_plain` gives the very bytes of the file, so that a place in the one is the same in the other."""
+    if is_compressed(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(2) not in _MARKS
+
+
 def open_plain(path: Path) -> IO[bytes]:
     """A regular file's bytes: those inside of a .zst, .gz or .jsonl.zip, and UTF-16 as UTF-8.
 

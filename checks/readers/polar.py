@@ -134,6 +134,7 @@ POLAR = Format(
     recognise=recognise,
     read=read,
     units=in_order,
+    alone=(TurnRow,),
     advice={
         "turns.trainer_logprobs": "Polar builds rollouts; the trainer that reads them has its own log-probabilities",
         "scores.trainer_logprobs": "Polar builds rollouts; the trainer that reads them has its own log-probabilities",

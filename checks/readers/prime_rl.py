@@ -14,7 +14,7 @@ from checks.readers.merged_row import turns_or_whole
 from checks.readers.prime_rl_metrics import MetricSteps, is_metrics
 from checks.readers.scored_runs import ScoredRuns
 from checks.readers.unreadable import UnreadableParts
-from checks.rows import Row, TurnRow
+from checks.rows import EventRow, Row, TurnRow
 
 _EXPORT = frozenset({"schema_version", "step", "micro_sequence_idx", "export_sequence_idx"})
 _PER_TOKEN = {
@@ -178,5 +178,6 @@ PRIME_RL = Format(
     recognise=recognise,
     read=read,
     units=units,
+    alone=(TurnRow, EventRow),
     advice={**verifiers.VERIFIERS.advice, **_ADVICE},
 )

@@ -163,5 +163,6 @@ TINKER = Format(
     recognise=recognise,
     read=read,
     units=in_order,
+    alone=(TurnRow, StepRow),
     advice=ADVICE,
 )

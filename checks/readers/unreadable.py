@@ -8,9 +8,11 @@ _LONGEST = 500
 
 
 class UnreadableParts:
-    """Counts the pieces of one log that could not be read."""
+    """Counts the pieces of one log that could not be read, and how far its lines were."""
 
     def __init__(self) -> None:
+        self.passed_bytes = 0
+        """Of lines, read or not, as they are when nothing is compressed any more."""
         self.count = 0
         self.first: list[Unreadable] = []
 

@@ -12,7 +12,7 @@ from checks.readers.json_outline import outline, tells
 from checks.readers.lines import json_objects
 from checks.readers.unreadable import UnreadableParts
 from checks.readers.verifiers_graph import turns_of_trace
-from checks.rows import EvalRow, Row
+from checks.rows import EvalRow, EventRow, Row, TurnRow
 
 
 class Episode(NamedTuple):
@@ -150,6 +150,7 @@ VERIFIERS = Format(
     recognise=recognise,
     read=read,
     units=units,
+    alone=(TurnRow, EventRow),
     advice={
         "turns.prompt_ids": "verifiers: the train client records token ids; the eval client does not",
         "turns.completion_ids": "verifiers: the train client records token ids; the eval client does not",

@@ -18,8 +18,9 @@ _PADDED = "mu is exactly 1, and the trainer doubts the token: a 0 that was fille
 
 def turns_at_fault(
     weights: pl.DataFrame, versions: pl.DataFrame, cells: pl.DataFrame, at_fault: pl.DataFrame, limits: WeightLimits
-) -> list[Evidence]:
-    """The worst token of each turn at fault: in a lag at fault, or beyond a failure limit by itself."""
+) -> pl.DataFrame:
+    """The worst token of each turn at fault, for `turn_evidence`: in a lag at fault, or beyond a failure limit by
+    itself."""
     turns = with_lag(part(weights, "turns"), versions)
     causes = with_lag(part(weights, "causes"), versions) if "causes" in weights.columns else None
     kinds = with_kinds(cells, causes if causes is not None else _no_causes(cells))
@@ -28,7 +29,7 @@ def turns_at_fault(
     beyond = (mean > limits.mean_abs[1]) | ((share > limits.confident[1]) & (pl.col("confident") >= 2))
     far = (pl.col("log_w").abs() > np.log(2.0)) | (mean > limits.mean_abs[0])
     padded = ((pl.col("lag") == 0) & (pl.col("mu") == 0.0) & (pl.col("log_w") < -2.0)).fill_null(False)
-    found = (
+    return (
         turns.with_columns(of_base=pl.col("sampling_version") == 0, by_itself=beyond & (pl.col("n") >= LEAST_TOKENS))
         .join(lags, on=["adapter", "lag"], how="left", nulls_equal=True, maintain_order="left")
         .join(kinds, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
@@ -40,7 +41,11 @@ def turns_at_fault(
             why=pl.when(padded).then(pl.lit(_PADDED)).otherwise("why"),
         )
     )
-    return [_evidence(row) for row in found.iter_rows(named=True)]
+
+
+def turn_evidence(found: pl.DataFrame) -> tuple[Evidence, ...]:
+    """What is said of each turn at fault."""
+    return tuple(_evidence(row) for row in found.iter_rows(named=True))
 
 
 def _no_causes(cells: pl.DataFrame) -> pl.DataFrame:
@@ -73,11 +78,14 @@ def _evidence(row: dict[str, Any]) -> Evidence:
     )
 
 
-def not_finite(weights: pl.DataFrame) -> list[Evidence]:
-    """Turns with tokens whose log w is no finite number, each at the first."""
-    if "bad" not in weights.columns:
-        return []
-    return [
+def not_finite(weights: pl.DataFrame) -> pl.DataFrame:
+    """Turns with tokens whose log w is no finite number, each at the first, for `bad_evidence`."""
+    return part(weights, "bad") if "bad" in weights.columns else pl.DataFrame()
+
+
+def bad_evidence(found: pl.DataFrame) -> tuple[Evidence, ...]:
+    """What is said of each turn without a finite ratio."""
+    return tuple(
         Evidence(
             session_id=row["session_id"],
             turn=row["turn"],
@@ -87,5 +95,5 @@ def not_finite(weights: pl.DataFrame) -> list[Evidence]:
             text=f"{row['tokens']} tokens without a finite ratio; here mu {row['mu']:g}, pi_old {row['old']:g} (log)",
             detail={"tokens": row["tokens"]},
         )
-        for row in part(weights, "bad").iter_rows(named=True)
-    ]
+        for row in found.iter_rows(named=True)
+    )

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
-from checks.columns import TABLES, empty
+from checks.columns import TABLES, completed, empty
+from checks.one_source import one_source
 from checks.readers.batching import frame_of
 from checks.rows import Row
 from checks.signals import ESTIMATE, SCHEMA, SIGNALS, signal_series
+from checks.train_rewards import by_step
 from tests.checks.records import converted
 
 NAMES = ("turns", "rewards", "steps", "evals", "spans", "versions")
@@ -135,3 +138,26 @@ def test_step_spans_number_the_steps_that_do_not_say_when_they_ended() -> None:
     steps = [{"step": 7}, {"step": 8}]
     assert series(steps=steps, spans=spans) == {(None, "stall_s"): [(7, 0.0), (8, 4.0)]}
     assert series(steps=[*steps, {"step": 9}], spans=spans) == {}
+
+
+def test_each_part_that_tokens_tell_too_is_that_of_its_own_choice_of_source() -> None:
+    random = np.random.default_rng(5)
+    names = ("max_w", "min_w", "kl_mu_old", "ess", "staleness_mean")
+
+    def drawn(rows: int) -> pl.DataFrame:
+        """Adapters, steps that come again, and a value here and there."""
+        known = random.random()
+        values = {name: [v if k < known else None for k, v in random.random((rows, 2))] for name in names}
+        keys = {"adapter": random.choice(["a", "b"], rows).tolist(), "step": random.integers(0, 40, rows).tolist()}
+        return pl.DataFrame(
+            keys | values, schema={"adapter": pl.String, "step": pl.Int64} | dict.fromkeys(names, pl.Float64)
+        )
+
+    for _ in range(30):
+        steps, tokens = drawn(60), drawn(int(random.integers(0, 80))).unique(["adapter", "step"])
+        frames = [completed(steps, "steps") if name == "steps" else empty(name) for name in NAMES]
+        found = signal_series(*frames, tokens=tokens)
+        for name in names:
+            told = tokens.select("adapter", "step", value=name)
+            expected = one_source(told, by_step(steps, pl.col(name))).select("adapter", "step", "value")
+            assert found.filter(part=name).select("adapter", "step", "value").equals(expected)

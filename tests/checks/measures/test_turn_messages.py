@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from checks.measures.dialogue import Dialogue, continued_by_messages, dialogue_of, kind_by_messages
+from checks.measures.turn_messages import TurnMessages, continued_by_messages, kind_by_messages, turn_messages
 from checks.suite import run, select_checks
 
 Message = dict[str, Any]
@@ -27,17 +27,17 @@ def calls(arguments: str | dict[str, Any], **more: Any) -> Message:
     return said("", tool_calls=[call], **more)
 
 
-def turn(*messages: Message, reply: Message | None = None, tools: list[Any] | None = None) -> Dialogue:
+def turn(*messages: Message, reply: Message | None = None, tools: list[Any] | None = None) -> TurnMessages:
     request = {"messages": list(messages), "tools": tools}
-    dialogue = dialogue_of(json.dumps(request), None if reply is None else json.dumps(reply))
-    assert dialogue is not None
-    return dialogue
+    messages = turn_messages(json.dumps(request), None if reply is None else json.dumps(reply))
+    assert messages is not None
+    return messages
 
 
 FIRST = turn(SYSTEM, user("Hello"), reply=said("Hi."))
 
 
-def continued(current: Dialogue, *earlier: Dialogue | None) -> tuple[bool, tuple[int, ...]]:
+def continued(current: TurnMessages, *earlier: TurnMessages | None) -> tuple[bool, tuple[int, ...]]:
     return tuple(continued_by_messages(current, earlier))  # type: ignore[return-value]
 
 
@@ -123,10 +123,10 @@ def test_ids_decide_where_history_was_rewritten_and_where_messages_are_not_logge
     ],
 )
 def test_what_is_no_conversation_never_raises(request_text: str) -> None:
-    dialogue_of(request_text, request_text)
+    turn_messages(request_text, request_text)
 
 
-def kind(previous: Dialogue, current: Dialogue, *, in_prompt: bool = False) -> str:
+def kind(previous: TurnMessages, current: TurnMessages, *, in_prompt: bool = False) -> str:
     return kind_by_messages(previous, current, in_prompt=in_prompt)
 
 
@@ -152,7 +152,7 @@ def test_kinds_that_messages_tell() -> None:
     assert kind_by_messages(None, FIRST, in_prompt=True) == "other"
 
 
-def checked(turns: Sequence[tuple[list[int], list[int], Dialogue | None, dict[str, Any]]]) -> list[tuple[Any, ...]]:
+def checked(turns: Sequence[tuple[list[int], list[int], TurnMessages | None, dict[str, Any]]]) -> list[tuple[Any, ...]]:
     frame = pl.DataFrame(
         {
             "session_id": ["s"] * len(turns),

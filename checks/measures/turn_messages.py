@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from collector.conversation import reasoning_of, tool_calls_of
-from collector.dialogue import is_system
 from collector.digests import chain, digest_of, tools_digest
+from collector.request_dialogue import is_system
 
 Message = Mapping[str, object]
 
 
-class Dialogue(NamedTuple):
+class TurnMessages(NamedTuple):
     """What was said before a turn, and its reply where that is logged in chat form."""
 
     said: tuple[bytes, ...]
@@ -43,16 +43,16 @@ class Told(NamedTuple):
     places: tuple[int, ...]
 
 
-def dialogue_of(request: str | None, response: str | None) -> Dialogue | None:
+def turn_messages(request: str | None, response: str | None) -> TurnMessages | None:
     """Reads `request` and `response`, JSON texts; None where there are no messages in chat form."""
     try:
-        return _dialogue(_object(request), _object(response))
+        return _turn_messages(_object(request), _object(response))
     except (AttributeError, TypeError, ValueError, RecursionError):
         return None
 
 
 # Any: JSON objects.
-def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
+def _turn_messages(asked: dict[str, Any], reply: dict[str, Any]) -> TurnMessages | None:
     found = asked.get("messages")
     if not isinstance(found, list) or not found:
         return None
@@ -62,7 +62,7 @@ def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
     tools = asked.get("tools")
     known = [cast(Message, each) for each in cast(list[Any], tools)] if isinstance(tools, list) else None
     each = tuple(digest_of(message).less_arguments for message in spoken)
-    return Dialogue(
+    return TurnMessages(
         said=tuple(chain(each)),
         each=each,
         replies=tuple(place for place, message in enumerate(spoken) if message.get("role") == "assistant"),
@@ -75,7 +75,7 @@ def _dialogue(asked: dict[str, Any], reply: dict[str, Any]) -> Dialogue | None:
     )
 
 
-def continued_by_messages(current: Dialogue | None, earlier: Sequence[Dialogue | None]) -> Told:
+def continued_by_messages(current: TurnMessages | None, earlier: Sequence[TurnMessages | None]) -> Told:
     """Which of some earlier turns the current one continues, as far as messages can tell."""
     everything = tuple(range(len(earlier)))
     if current is None or not any(earlier):
@@ -112,7 +112,7 @@ def continued_by_messages(current: Dialogue | None, earlier: Sequence[Dialogue |
     )
 
 
-def kind_by_messages(previous: Dialogue | None, current: Dialogue | None, *, in_prompt: bool) -> str:
+def kind_by_messages(previous: TurnMessages | None, current: TurnMessages | None, *, in_prompt: bool) -> str:
     """The kind of a break as far as messages can tell it."""
     if previous is None or current is None:
         return "other"
@@ -128,8 +128,8 @@ def kind_by_messages(previous: Dialogue | None, current: Dialogue | None, *, in_
     return "tool_call_reserialized" if previous.calls != current.said_calls[place] else "other"
 
 
-def _reply_of(dialogue: Dialogue | None) -> bytes | None:
-    return None if dialogue is None else dialogue.reply
+def _reply_of(messages: TurnMessages | None) -> bytes | None:
+    return None if messages is None else messages.reply
 
 
 # Any: a JSON object before it is looked at.

@@ -13,7 +13,6 @@ from collector.attempts import Attempts, Twins
 from collector.caller import Caller
 from collector.config import CollectorConfig
 from collector.conversation import Call, Reply, content_text
-from collector.dialogue import Dialogue
 from collector.earlier_attempts import EarlierAttempts
 from collector.metrics import Metrics
 from collector.parsing.call_syntax import JSON_CALLS, CallSyntax
@@ -27,6 +26,7 @@ from collector.rendering.prompt import Prompt, build_prompt
 from collector.rendering.proven_family import ProvenFamily
 from collector.rendering.renderer import Renderer
 from collector.rendering.template import RenderError
+from collector.request_dialogue import RequestDialogue
 from collector.session import KnownTurn, Match, Session
 from collector.session_index import SessionIndex
 from collector.turn import TurnInProgress
@@ -118,7 +118,7 @@ class Capture:
         if name is None:
             return len((await self._prompt(call, None, None)).ids)
         async with self._sessions.holding(caller.tenant, caller.stored_name(name)) as session:
-            ancestor = None if session is None else session.match(Dialogue(call.chat), going_on=False).ancestor
+            ancestor = None if session is None else session.match(RequestDialogue(call.chat), going_on=False).ancestor
             return len((await self._prompt(call, session, ancestor)).ids)
 
     async def _prepare(self, call: Call, caller: Caller, session: Session, started_at: datetime) -> TurnInProgress:
@@ -128,7 +128,7 @@ class Capture:
         session.targets[asked] = target
         stays_with = session.placements.at(session.last_turn)
         worker = await self._fleet.place(target, session_id=session.session_id, stays_with=stays_with)
-        dialogue = Dialogue(call.chat) if call.chat is not None else None
+        dialogue = RequestDialogue(call.chat) if call.chat is not None else None
         match = session.match(dialogue) if dialogue is not None else Match(None, None)
         prompt = await self._prompt(call, session, match.ancestor)
         continued = session.deepest_prefix(prompt.ids)
@@ -329,7 +329,7 @@ class Capture:
         session: Session,
         continued: KnownTurn | None,
         ancestor: KnownTurn | None,
-        dialogue: Dialogue | None,
+        dialogue: RequestDialogue | None,
         turn: Turn,
         reply: Reply | None,
     ) -> KnownTurn | None:

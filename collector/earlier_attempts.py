@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from collector.caller import Caller, scope_of
 from collector.conversation import Call
-from collector.dialogue import Dialogue
 from collector.ports import Past, PastAttempt
+from collector.request_dialogue import RequestDialogue
 
 TRIED_AGAIN_WITHIN_S = 900.0
 """An agent gives a silent stream up after ten minutes at most, and asks again at once."""
@@ -61,7 +61,7 @@ class EarlierAttempts:
         found: dict[_Key, EarlierAttempt] = {}
         for each in sorted(stored, key=lambda each: each.started_at):
             whose = scope_of(each.session_id) or each.session_id
-            key = (each.tenant, whose, each.api, Dialogue(each.chat).said)
+            key = (each.tenant, whose, each.api, RequestDialogue(each.chat).said)
             first = found.get(key)
             started_s = now_s - (now - each.started_at).total_seconds()
             trained = each.turn_id if each.trainable else None

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from collector.conversation import Reply, reasoning_of
-from collector.dialogue import Dialogue, is_system
 from collector.digests import digest_of, tools_digest, with_one_more
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Target
 from collector.records import ChatRequest, Link
 from collector.rendering.splice import Ancestor
+from collector.request_dialogue import RequestDialogue, is_system
 from collector.workers.placements import Placements
 
 
@@ -46,7 +46,7 @@ class KnownTurn:
         parent: "KnownTurn | None",
         prompt_ids: Sequence[int],
         completion_ids: Sequence[int],
-        dialogue: Dialogue | None,
+        dialogue: RequestDialogue | None,
         reply: Reply | None,
         ancestor: "KnownTurn | None" = None,
     ) -> None:
@@ -138,7 +138,7 @@ class Session:
         """The same without system messages."""
         self._said: set[bytes] = set()
 
-    def add(self, known: KnownTurn, dialogue: Dialogue | None) -> bytes | None:
+    def add(self, known: KnownTurn, dialogue: RequestDialogue | None) -> bytes | None:
         """Remembers a finished turn; the fingerprint of its dialogue, reply included."""
         self.tokens += known.added
         insort(self._by_length, (known.length, len(self._by_length), known))
@@ -156,7 +156,7 @@ class Session:
         self._said.add(with_reply)
         return with_reply
 
-    def match(self, dialogue: Dialogue, *, going_on: bool = True) -> Match:
+    def match(self, dialogue: RequestDialogue, *, going_on: bool = True) -> Match:
         """The deepest turn whose messages and reply the request begins with; `going_on` counts it as continued.
 
         Of turns that read the same it is the one whose tool-call ids, thinking and wording come back. Where nothing
@@ -180,7 +180,7 @@ class Session:
         known.trail.continued = known.trail.continued or going_on
         return Match(known, None, dialogue.said)
 
-    def _departure(self, dialogue: Dialogue, echo: Echo) -> str | None:
+    def _departure(self, dialogue: RequestDialogue, echo: Echo) -> str | None:
         """How a request that extends no turn departs from what was said; None when it does not."""
         messages = dialogue.chat.messages
         for place in dialogue.reply_places:

@@ -12,10 +12,10 @@ from uuid_utils import uuid7
 
 from collector.caller import Caller, scope_of
 from collector.conversation import Call, Reply, ToolCall, tool_calls_of
-from collector.dialogue import Dialogue
 from collector.echo import Agreement, Echo, Trail
 from collector.ports import Past, PastTurn
 from collector.privacy.withheld import graver
+from collector.request_dialogue import RequestDialogue
 from collector.session import KnownTurn, Session, rank
 from collector.stored_sessions import StoredSessions
 from collector.workers.placements import Placements
@@ -93,7 +93,7 @@ class SessionIndex:
         finally:
             self.release(session)
 
-    def remember(self, scope: str, session: Session, known: KnownTurn, dialogue: Dialogue | None) -> None:
+    def remember(self, scope: str, session: Session, known: KnownTurn, dialogue: RequestDialogue | None) -> None:
         """Adds a finished turn and makes it findable for calls without a session header."""
         fingerprint = session.add(known, dialogue)
         self._tokens += known.added
@@ -181,7 +181,7 @@ class SessionIndex:
                 session.withheld.add(withheld)
                 session.lost = session.lost or not turn.completion_ids
             if turn.completion_ids and turn.prompt_ids is not None:
-                dialogue = None if turn.chat is None else Dialogue(turn.chat)
+                dialogue = None if turn.chat is None else RequestDialogue(turn.chat)
                 ancestor = None if dialogue is None else session.match(dialogue).ancestor
                 known = recall(turn, dialogue, session.deepest_prefix(turn.prompt_ids), ancestor)
                 known.withheld = withheld
@@ -220,7 +220,7 @@ class SessionIndex:
         What no client named goes first: a run that names its session goes on naming it.
         """
         messages = call.chat.messages if call.chat is not None else ()
-        keys = Dialogue(call.chat).fingerprints() if call.chat is not None else self._token_keys(call.prompt_ids)
+        keys = RequestDialogue(call.chat).fingerprints() if call.chat is not None else self._token_keys(call.prompt_ids)
         echo = Echo(messages) if call.chat is not None else None
 
         def standing(candidate: tuple[int, _Candidate]) -> tuple[object, ...]:
@@ -258,7 +258,7 @@ def _listed(past: Past) -> tuple[StoredSessions, dict[str, deque[str]]]:
 
 
 def recall(
-    turn: PastTurn, dialogue: Dialogue | None, parent: KnownTurn | None, ancestor: KnownTurn | None = None
+    turn: PastTurn, dialogue: RequestDialogue | None, parent: KnownTurn | None, ancestor: KnownTurn | None = None
 ) -> KnownTurn:
     """What is remembered of a stored turn whose prompt is there."""
     assert turn.prompt_ids is not None

@@ -11,11 +11,11 @@ The list of reliability tests, and where each of them is. Short forms always run
 4. A slow disk: here (and `store/test_writer.py` for the caller of the journal).
 5. Corruption: `store/test_corruption.py` (by kind and by file, with verify's exit code), `store/test_verify.py`,
    `store/test_segment_rows.py`, `store/test_reader.py`.
-6. Clients that leave before the first byte and mid-stream: `test_app.py`; after the last byte, and slow readers: here.
-   A body of 1 GiB: `test_reliability_process.py`. The same body again, Claude Code's fallback: `test_attempts.py`, and
-   across a restart `test_earlier_attempts.py`. An engine that answers 429 or 5xx, is silent, cuts or garbles: here
-   through the real client of the engine, `engine/test_client.py` for that client, `engine/test_event_stream.py` and
-   `test_stream_cutting.py` for every byte offset.
+6. Clients that leave before the first byte and mid-stream: `test_app_waiting_clients.py`; after the last byte, and slow
+   readers: here. A body of 1 GiB: `test_reliability_process.py`. The same body again, Claude Code's fallback:
+   `test_attempts.py`, and across a restart `test_earlier_attempts.py`. An engine that answers 429 or 5xx, is silent,
+   cuts or garbles: here through the real client of the engine, `engine/test_client.py` for that client,
+   `engine/test_event_stream.py` and `test_stream_cutting.py` for every byte offset.
 7. Real clients: `tests/clients/`; what breaks them is absent: `test_stream_defects.py`.
 8. Clock jumps: `test_reliability_process.py`. Weights that change while the collector restarts: here. Two collectors on
    one folder: `test_server.py`, `store/test_writer.py`.

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from collector.conversation import Reply, ToolCall
-from collector.dialogue import Dialogue
 from collector.records import ChatRequest
+from collector.request_dialogue import RequestDialogue
 from collector.session import KnownTurn, Session
 from tests.shared_folder import MISSING, find_shared
 
@@ -26,7 +26,7 @@ def said(text: str, **more: object) -> dict[str, Any]:
 def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]] | None]) -> Session:
     session, prompt = Session("s", "dev"), [1, 2, 3]
     for number, (messages, reply, tools) in enumerate(turns):
-        chat = Dialogue(ChatRequest(messages=messages, tools=tools))
+        chat = RequestDialogue(ChatRequest(messages=messages, tools=tools))
         known = KnownTurn(
             turn_id=f"t{number + 1}",
             parent=session.deepest_prefix(prompt),
@@ -44,7 +44,7 @@ def session_after(*turns: tuple[list[dict[str, Any]], Reply, list[dict[str, Any]
 def matched(
     session: Session, messages: list[dict[str, Any]], tools: list | None = None
 ) -> tuple[str | None, str | None]:
-    match = session.match(Dialogue(ChatRequest(messages=messages, tools=tools)))
+    match = session.match(RequestDialogue(ChatRequest(messages=messages, tools=tools)))
     return (match.ancestor.turn_id if match.ancestor else None, match.break_kind)
 
 
@@ -140,14 +140,14 @@ def test_a_parent_by_its_ids_is_no_part_of_the_dialogue() -> None:
         parent=session.deepest_prefix([1, 2, 3, 7, 0, 9, 7, 1, 9]),
         prompt_ids=[1, 2, 3, 7, 0, 9, 7, 1, 9],
         completion_ids=[7],
-        dialogue=Dialogue(ChatRequest(messages=flat)),
+        dialogue=RequestDialogue(ChatRequest(messages=flat)),
         reply=Reply(content="ok", reasoning="K"),
     )
     assert known.parent is not None
     assert known.parent.turn_id == "t2"
-    session.add(known, Dialogue(ChatRequest(messages=flat)))
+    session.add(known, RequestDialogue(ChatRequest(messages=flat)))
     chat = ChatRequest(messages=[*flat, said("ok"), user("next")])
-    assert session.match(Dialogue(chat)).ancestor is known
+    assert session.match(RequestDialogue(chat)).ancestor is known
     assert [m.get("reasoning_content") for m in session.with_thinking(chat, known).messages] == [None, "K", None]
 
 
@@ -234,12 +234,12 @@ def test_rewritten_thinking_of_a_message_that_was_not_sampled_here_is_a_rewritin
 def test_a_message_that_spells_a_whole_dialogue_is_still_one_message() -> None:
     """Its ids continue a turn of more messages, which are not messages of this request."""
     session = Session("s", "dev")
-    long = Dialogue(ChatRequest(messages=[*FIRST, said("Hello."), user("More?")]))
+    long = RequestDialogue(ChatRequest(messages=[*FIRST, said("Hello."), user("More?")]))
     parent = KnownTurn(
         turn_id="t1", parent=None, prompt_ids=[1, 2], completion_ids=[3], dialogue=long, reply=Reply(content="a")
     )
     session.add(parent, long)
-    short = Dialogue(ChatRequest(messages=[user("all of it, written out")]))
+    short = RequestDialogue(ChatRequest(messages=[user("all of it, written out")]))
     child = KnownTurn(
         turn_id="t2",
         parent=parent,
@@ -250,7 +250,7 @@ def test_a_message_that_spells_a_whole_dialogue_is_still_one_message() -> None:
     )
     session.add(child, short)
     chat = ChatRequest(messages=[*short.chat.messages, said("b"), user("On.")])
-    assert session.match(Dialogue(chat))[:2] == (child, None)
+    assert session.match(RequestDialogue(chat))[:2] == (child, None)
     assert session.with_thinking(chat, child).messages == chat.messages
 
 
@@ -290,7 +290,7 @@ def test_thinking_is_put_back_where_the_client_left_it_out() -> None:
         (second, Reply(content="Yes.", reasoning="Two."), None),
     )
     chat = ChatRequest(messages=[*second, said("Yes."), user("And?")])
-    known = session.match(Dialogue(chat)).ancestor
+    known = session.match(RequestDialogue(chat)).ancestor
     assert known is not None
     restored = session.with_thinking(chat, known).messages
     assert [message.get("reasoning_content") for message in restored] == [None, None, "One.", None, "Two.", None]

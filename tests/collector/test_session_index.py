@@ -8,11 +8,11 @@ import pytest
 
 from collector.caller import Caller, identify
 from collector.conversation import Call, Reply, Sampling, ToolCall
-from collector.dialogue import Dialogue
 from collector.fakes import MemoryPast
 from collector.ports import PastTurn
 from collector.records import ChatRequest, Turn
 from collector.refusal import Refusal
+from collector.request_dialogue import RequestDialogue
 from collector.session import KnownTurn, Session
 from collector.session_index import SessionIndex
 
@@ -45,7 +45,7 @@ async def finish_turn(
 ) -> Session:
     session = await sessions.find(who, call(messages))
     session.last_turn += 1
-    chat = Dialogue(ChatRequest(messages=messages))
+    chat = RequestDialogue(ChatRequest(messages=messages))
     known = KnownTurn(
         turn_id=turn_id,
         parent=None,

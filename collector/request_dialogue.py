@@ -7,7 +7,7 @@ from collector.digests import MessageDigest, chain, digest_of, tools_digest
 from collector.records import ChatRequest
 
 
-class Dialogue:
+class RequestDialogue:
     """What sessions compare of a request."""
 
     def __init__(self, chat: ChatRequest) -> None:

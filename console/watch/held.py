@@ -9,6 +9,7 @@ import polars as pl
 
 from checks.columns import SCHEMAS, TIME
 from checks.token_signals import SCHEMA as TOKEN_SIGNALS
+from console.watch.log_part import LogPart
 
 if TYPE_CHECKING:
     from collector.records import Audit
@@ -34,6 +35,11 @@ LONG = (
 )
 """Columns of turns that are never held: single sessions are read for them."""
 UNSHOWN = (
+    "client",
+    "logprob_mode",
+    "temperature",
+    "top_p",
+    "stated_completion_tokens",
     "top_k",
     "min_p",
     "presence_penalty",
@@ -44,6 +50,7 @@ UNSHOWN = (
     "stated_prompt_tokens",
     "routed_experts_tokens",
     "parsed_ok",
+    "place",
 )
 """Columns of turns that no list and no number of the console is made of; what is shown of one turn is read for it."""
 KEYS: dict[str, type[pl.DataType]] = {"writer": pl.String, "seq": pl.Int64}
@@ -87,6 +94,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """`store`, or the log's format."""
     window: str | None = None
     """The part of it that was read, in words; None for all of it."""
+    part: LogPart | None = None
+    """What a log is shown by until it was read; None once it was, and for a store."""
 
 
 class Tokens(NamedTuple):

@@ -64,7 +64,8 @@ def fitted(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     # Column by column: for the few rows that come at a time, a query takes longer than all the rest of reading them.
     return pl.DataFrame(
         [
-            pl.Series(name, [None] * frame.height, dtype)
+            # Nulls made so take no memory until they are written to.
+            pl.Series(name, [None], dtype).new_from_index(0, frame.height)
             if name not in given
             else frame.get_column(name)
             if given[name] == dtype

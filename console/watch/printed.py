@@ -1,6 +1,7 @@
 """One screen as text or JSON, for scripts and screen readers: the same views, printed once."""
 
 import importlib
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from console.watch.held import Held
 from console.watch.opened import open_source
 from console.watch.opening_time import time_meant
 from console.watch.options import Options
+from console.watch.print_progress import PrintProgress
 from console.watch.source.source import Source
 from console.watch.topic import Ask
 from console.watch.topics import topics
@@ -46,20 +48,28 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
     topic, ask = topics(options)[screen], ask_of(screen, place, options, rows)
     source = open_source(options, tokens=screen not in WITHOUT_TOKENS)
     try:
-        held = shown(whole(source, screen not in WITHOUT_TOKENS), options)
+        with PrintProgress(sys.stderr) as progress:
+            held = shown(whole(source, screen not in WITHOUT_TOKENS, progress), options)
         _refuse_unknown(options.adapter, held)
         view = topic.build(held, ask, source.log)
+        _refuse_missing(view, place)
     finally:
         source.close()
     return msgspec.json.encode(view).decode() if width is None else "\n".join(_lines(screen, view, width))
 
 
-def whole(source: Source, tokens: bool) -> Held:
-    """What the source holds, once its tokens were read too."""
+def whole(source: Source, tokens: bool, progress: PrintProgress) -> Held:
+    """What the source holds, once all of it was read, and its tokens too."""
     held: Held | None = None
     while True:
         held = source.poll() or held
-        if held is not None and (not tokens or held.tokens.share == 1 or held.tokens.error is not None):
+        part = None if held is None else held.source.part
+        progress.seen(part)
+        if (
+            held is not None
+            and part is None
+            and (not tokens or held.tokens.share == 1 or held.tokens.error is not None)
+        ):
             return held
         time.sleep(_LOOK_S)
 
@@ -80,6 +90,13 @@ def _refuse_unknown(adapter: str | None, held: Held) -> None:
     known |= {each.adapter for each in (held.registry.adapters if held.registry is not None else ())}
     if adapter is not None and known and adapter not in known:
         raise UserError(f"no record is of the adapter {adapter!r}, expected {', '.join(sorted(known))}")
+
+
+def _refuse_missing(view: object, place: Place) -> None:
+    """A session or a turn that is not there: a script must be able to tell by the exit code."""
+    if not getattr(view, "found", True):
+        turn = "" if place.turn is None else f", turn {place.turn}"
+        raise UserError(f"session {terminal_safe(place.session or '')}{turn} is not in what is watched")
 
 
 def ask_of(screen: str, place: Place, options: Options, rows: int) -> msgspec.Struct:

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from console.watch.log_part import LogPart
+
 if TYPE_CHECKING:
     from console.watch.reading import Reading
 
-State = Literal["reading", "live", "paused", "replay", "stale", "disconnected", "no_data", "finished"]
+State = Literal["reading", "part", "live", "paused", "replay", "stale", "disconnected", "no_data", "finished"]
 STORE = "store"
 """Format of what is followed; any other is a log."""
 STALE_S = 60.0
@@ -19,9 +21,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What row 1 of every screen says; each state looks different there."""
 
     state: State
-    """`reading`: nothing was read yet. `live`: what was read is the newest. `paused`: the view stands still, reading
-    goes on. `replay`: as it stood at `at`. `stale`: nothing new for a while. `disconnected`: the last read failed.
-    `no_data`: read, and there is no record in it. `finished`: a log, which was read whole and is not followed."""
+    """`reading`: nothing was read yet. `part`: a log is shown by its newest part while the rest is read. `live`: what
+    was read is the newest. `paused`: the view stands still, reading goes on. `replay`: as it stood at `at`. `stale`:
+    nothing new for a while. `disconnected`: the last read failed. `no_data`: read, and there is no record in it.
+    `finished`: a log, which was read whole and is not followed."""
     at: datetime | None = None
     """The time that is shown: of the newest record, or of the replay; None before the first read and without data."""
     lag_s: float | None = None
@@ -32,6 +35,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is disconnected, or why it is not at the time that was asked for, in one line."""
     retry_in_s: float | None = None
     """Disconnected: seconds until the next try."""
+    part: LogPart | None = None
+    """Reading a log: the part that is shown, and how far it is."""
 
 
 def status_of(
@@ -41,13 +46,16 @@ def status_of(
     newest = None if reading.held is None else reading.held.newest_at
     lag = None if newest is None else max(0.0, (now - newest).total_seconds())
     behind = None if newest is None or shown is None else max(0.0, (newest - shown).total_seconds())
+    part = None if reading.held is None else reading.held.source.part
     state: State = mode
     retry = None
     if reading.error is not None:
         state = "disconnected"
         retry = None if reading.retry_at is None else max(0.0, (reading.retry_at - now).total_seconds())
-    elif reading.held is None:
+    elif reading.held is None or (part is not None and not part.turns):
         state = "reading"
+    elif part is not None:
+        state = "part"
     elif mode == "live" and reading.held.is_empty:
         state = "no_data"
     elif mode == "live" and reading.held.source.format != STORE:
@@ -62,12 +70,15 @@ def status_of(
         behind_s=None if mode == "live" else behind,
         error=reading.error,
         retry_in_s=retry,
+        part=part if state in ("reading", "part") else None,
     )
 
 
 def worth_telling(before: Status, now: Status) -> bool:
     """Whether a screen should be drawn for it: ages are told ever more rarely the older they are."""
     if (before.state, before.at, before.error) != (now.state, now.at, now.error):
+        return True
+    if before.part is not now.part and (before.part is None or now.part is None or before.part.said != now.part.said):
         return True
     if (before.retry_in_s is None) != (now.retry_in_s is None):
         return True

@@ -1,5 +1,7 @@
 """A table that grows at its end without being copied each time."""
 
+from collections.abc import Callable
+
 import polars as pl
 
 from console.watch.held import TABLES
@@ -33,10 +35,18 @@ class GrowingTable:
             self._frame = pl.concat(pieces, rechunk=False)
         return self._frame
 
-    def replace(self, frame: pl.DataFrame) -> None:
-        """The same rows with other values."""
-        whole = frame.rechunk() if frame.n_chunks() > _PIECES else frame
-        self._pieces, self._frame = [whole], whole
+    def change(self, key: str, keys: pl.Series, changed: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+        """Other values in the rows of some keys, each of which one row at most has: the pieces with such a row are made
+        anew, the newest first, and no others."""
+        for place in reversed(range(len(self._pieces))):
+            piece = self._pieces[place]
+            found = piece[key].filter(piece[key].is_in(keys.implode()))
+            if found.is_empty():
+                continue
+            self._pieces[place], self._frame = changed(piece), None
+            keys = keys.filter(~keys.is_in(found.implode()))
+            if keys.is_empty():
+                return
 
     def _join(self) -> None:
         """Makes the small pieces one; the large one before them is taken in when they have grown to a fourth of it."""

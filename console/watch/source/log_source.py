@@ -1,53 +1,52 @@
-"""A saved log under watch: any that `roundhouse check` reads. It is read once."""
+"""A saved log under watch: any that `roundhouse check` reads; of a long one the newest part comes first."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import polars as pl
+import msgspec
 
-from checks.check import Check
-from checks.columns import SCHEMAS
-from checks.faults.mfu import mfu
 from checks.log import Log
-from checks.passes import one_pass
 from checks.readers.open_log import open_log
 from checks.token_signals import token_signals
-from console.watch.held import LONG, UNSHOWN, Held, Origin
-from console.watch.holding import NO_TOKENS, hold
-from console.watch.source.token_reading import TokenReading
-
-_NARROW = tuple(name for name in SCHEMAS["turns"] if name not in (*LONG, *UNSHOWN))
-_SMALL = ("rewards", "feedback", "steps", "spans", "evals", "events", "runs", "versions")
-_READER = Check("watch", mfu, ("turns",), (*_NARROW, "prompt_tokens", "completion_tokens"))
-"""Asks one pass over the log for the narrow columns; its function is never called."""
+from collector.errors import UserError
+from console.watch.held import Held, Origin
+from console.watch.holding import hold
+from console.watch.log_part import LogPart
+from console.watch.source.log_rows import LogRows, rows_of, rows_of_end
+from console.watch.source.token_reading import LogReading
 
 
 class LogSource:
-    """Narrow columns now, tokens when they come."""
+    """A short log at once; of a long one its end, where that can be read alone, and all of it from the reading."""
 
-    def __init__(self, path: Path, *, reads: str | None = None, tokens: TokenReading | None = None) -> None:
+    def __init__(
+        self, path: Path, *, short: bool, reads: str | None = None, reading: Callable[[], LogReading] | None = None
+    ) -> None:
+        """`reading` begins what gives the rows of a log that is not short, and tokens: once there is something to show,
+        for it takes its part of the processor."""
+        assert short or reading is not None
         self._path = path
+        self._short = short
         self._reads = reads
-        self._tokens = tokens
+        self._begin = reading
+        self._reading: LogReading | None = None
         self._log: Log | None = None
         self._held: Held | None = None
 
     def poll(self) -> Held | None:
-        """The log, once; and once more whenever more of its tokens were read."""
-        fresh = self._tokens is not None and self._tokens.poll()
+        """The log, or its newest part; and once more whenever more of it was read."""
         if self._held is None:
-            self._held = self._read()
-        elif not fresh:
+            self._held = self._first()
+            self._reading = None if self._begin is None else self._begin()
+        elif self._reading is None or not self._reading.poll():
             return None
-        tokens = NO_TOKENS if self._tokens is None else self._tokens.tokens
-        signals = token_signals(tokens.weights, tokens.lags, tokens.entropies, self._held.versions)
-        revision = self._held.revision + 1
-        self._held = self._held._replace(tokens=tokens._replace(signals=signals), revision=revision)
+        else:
+            self._held = self._further(self._held, self._reading)._replace(revision=self._held.revision + 1)
         return self._held
 
     def signals(self) -> Sequence[int]:
-        """A log is read once: only its tokens come later."""
-        signal = None if self._tokens is None else self._tokens.signal
+        """Where what is read comes from."""
+        signal = None if self._reading is None else self._reading.signal
         return () if signal is None else (signal,)
 
     def log(self) -> Log:
@@ -57,16 +56,32 @@ class LogSource:
         return self._log
 
     def close(self) -> None:
-        """Ends the reading of tokens."""
-        if self._tokens is not None:
-            self._tokens.close()
+        """Ends the reading."""
+        if self._reading is not None:
+            self._reading.close()
 
-    def _read(self) -> Held:
-        log = open_log(self._path, reads=self._reads)
-        turns = one_pass(log, [_READER], {}, {}, lambda _: None)
-        frames: dict[str, pl.DataFrame] = {"turns": turns, **{name: log.table(name) for name in _SMALL}}
-        source = log.source()
-        damage = [f"{each.place}: {each.reason}" for each in source.unreadable_first]
-        more = source.unreadable - len(damage)
-        damage += [f"{more} more pieces that could not be read"] if more > 0 else []
-        return hold(frames, source=Origin(path=str(self._path), format=source.format), damage=tuple(damage), revision=0)
+    def _first(self) -> Held:
+        """All of a short log; of another its end, or nothing yet."""
+        if self._short:
+            return self._holding(rows_of(open_log(self._path, reads=self._reads)))
+        end = rows_of_end(self._path, self._reads)
+        if end is None:
+            return self._holding(LogRows({}, "", ()), LogPart(turns=0))
+        return self._holding(end, LogPart(turns=end.frames["turns"].height))
+
+    def _further(self, held: Held, reading: LogReading) -> Held:
+        """All of it with its tokens, once that was read; until then how far it has come."""
+        rows, tokens = reading.take_rows(), reading.tokens
+        if rows is not None:
+            held = self._holding(rows)
+        if (part := held.source.part) is None:
+            signals = token_signals(tokens.weights, tokens.lags, tokens.entropies, held.versions)
+            return held._replace(tokens=tokens._replace(signals=signals))
+        if tokens.error is not None:
+            raise UserError(tokens.error)
+        part = msgspec.structs.replace(part, share=tokens.share or None)
+        return held._replace(source=msgspec.structs.replace(held.source, part=part))
+
+    def _holding(self, rows: LogRows, part: LogPart | None = None) -> Held:
+        source = Origin(path=str(self._path), format=rows.format, part=part)
+        return hold(rows.frames, source=source, damage=rows.damage, revision=0)

@@ -14,7 +14,7 @@ from console.watch.replayed import newest
 from console.watch.source.growing_table import GrowingTable
 from console.watch.source.journal_tail import read_tail
 from console.watch.source.sealed_rows import rows_of
-from console.watch.source.trained_marks import marked, with_written_at
+from console.watch.source.trained_marks import first_marks, marked, with_written_at
 
 HELD = [table for table in TABLES if table != "scores"]
 """What is held; of scores, what they say of their turns."""
@@ -93,8 +93,8 @@ class StoreRows:
                 self._tables[table].add(frames[table])
         self.newest_at = max((time for time in (self.newest_at, newest(frames)) if time is not None), default=None)
         if "scores" in frames:
-            turns = self._tables["turns"]
-            turns.replace(marked(turns.frame(), frames["scores"]))
+            told = first_marks(frames["scores"])
+            self._tables["turns"].change("turn_id", told["turn_id"], lambda turns: marked(turns, told))
         known = len(self._damage)
         self._damage = [*dict.fromkeys([*self._damage, *damage])]
         return bool(frames) or len(self._damage) != known

@@ -8,6 +8,7 @@ ORDER is a `token_news.Order` as JSON. News go to stdout; it ends with its stand
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from collector.errors import UserError
 from collector.store.layout import Layout
 from collector.store.reader import Reader
 from console.watch.source.journal_tail import Standing, read_tail
-from console.watch.source.log_measures import log_news
+from console.watch.source.log_measures import tell_log
 from console.watch.source.store_stamp import StoreStamp, store_stamp
 from console.watch.source.token_measures import SCORE_COLUMNS, TURN_COLUMNS, TokenMeasures
 from console.watch.source.token_news import News, Order, frame_bytes, packed
@@ -43,13 +44,13 @@ RETRY_S = 30.0
 def main(order: Order) -> None:
     """Reads until standard input ends."""
     path = Path(order.path)
-    if not is_store(path):
-        for news in log_news(order, tell_s=TELL_S):
-            _tell(news)
-        owner = Owner()
-        while not owner.gone(3600.0):
-            pass
-        return
+    if order.reads is not None or not is_store(path):
+        threading.Thread(target=_end_with_owner, daemon=True).start()
+        try:
+            tell_log(order, _tell, tell_s=TELL_S)
+        except (UserError, OSError) as error:
+            _tell(News(share=0.0, error=" ".join(str(error).split())))
+        threading.Event().wait()
     window = Window(order.window_s, order.window_turns)
     rounds = StoreRounds(path) if window == Window() else WindowRounds(path, window)
     owner, rest_s, first = Owner(), 0.0, True
@@ -146,6 +147,14 @@ def _frames(measures: TokenMeasures) -> dict[str, bytes]:
 def _tell(news: News) -> None:
     sys.stdout.buffer.write(packed(news))
     sys.stdout.buffer.flush()
+
+
+def _end_with_owner() -> None:
+    """Ends this process at once, wherever it is, with its standard input."""
+    owner = Owner()
+    while not owner.gone(3600.0):
+        pass
+    os._exit(0)
 
 
 class Owner:

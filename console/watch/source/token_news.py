@@ -18,6 +18,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: str | None = None
     window_s: float | None = None
     window_turns: int | None = None
+    rows: bool = False
+    """Of a log: whether its rows are told too, without the long columns."""
+    tokens: bool = True
+    """Of a log: whether its tokens are measured."""
+
+
+class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of a log beside its turns, once all of it was read."""
+
+    format: str
+    damage: tuple[str, ...]
+    tables: dict[str, bytes]
+    """The other tables as Arrow IPC."""
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +38,10 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
     share: float
     """How much of the turns was read; 1 when nothing is left for now."""
+    turns: bytes | None = None
+    """Of a log: the turns after those that were told before, as Arrow IPC."""
+    ends: LogEnds | None = None
+    """Of a log: the rest, after the last of its turns."""
     frames: dict[str, bytes] = {}
     """What each measure gives, by its name, as Arrow IPC; those that are missing are as they were."""
     error: str | None = None

@@ -15,6 +15,8 @@ import polars as pl
 import pyarrow as pa
 
 from console.watch.held import Tokens
+from console.watch.source.gathered_rows import GatheredRows
+from console.watch.source.log_rows import LogRows
 from console.watch.source.token_news import News, Order, frame_of, unpacked
 
 PROJECT = Path(__file__).parents[3]
@@ -41,6 +43,7 @@ class TokenProcess:
         os.set_blocking(self._process.stdin.fileno(), False)
         self._received = bytearray()
         self._ended = False
+        self._rows = GatheredRows()
         self.tokens = Tokens()
         """What it found so far; `signals` is left to who knows the versions."""
 
@@ -48,10 +51,12 @@ class TokenProcess:
         """Whether there is more than at the last call; never waits."""
         if self._ended:
             return False
-        self._receive()
         fresh = False
-        while (news := unpacked(self._received)) is not None:
-            self.tokens, fresh = _with(self.tokens, news), True
+        # Piece by piece: all that waits in the pipe may be many times what is held of it.
+        while self._receive():
+            while (news := unpacked(self._received)) is not None:
+                self.tokens, fresh = _with(self.tokens, news), True
+                self._rows.add(news)
         if self._ended:
             code = self._process.wait()
             self.tokens = self.tokens._replace(error=f"the process that reads tokens ended with {code}")
@@ -65,6 +70,10 @@ class TokenProcess:
     def signal(self) -> int | None:
         """The pipe that news come through, until its end."""
         return None if self._ended else self._out.fileno()
+
+    def take_rows(self) -> LogRows | None:
+        """Those of a log, once; they are not kept."""
+        return self._rows.take()
 
     def nudge(self) -> None:
         """A byte on its standard input; one that is full says the same."""
@@ -80,16 +89,15 @@ class TokenProcess:
         self._process.kill()
         self._process.wait()
 
-    def _receive(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self._out.fileno(), _CHUNK)
-            except BlockingIOError:
-                return
-            if not chunk:
-                self._ended = True
-                return
-            self._received += chunk
+    def _receive(self) -> bool:
+        """Takes in a piece; False where none is there now, or none will be any more."""
+        try:
+            chunk = os.read(self._out.fileno(), _CHUNK)
+        except BlockingIOError:
+            return False
+        self._received += chunk
+        self._ended = not chunk
+        return bool(chunk)
 
 
 def _with(tokens: Tokens, news: News) -> Tokens:

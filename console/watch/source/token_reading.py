@@ -1,8 +1,11 @@
 """What reads the tokens beside the feed, and what it has found so far."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from console.watch.held import Tokens
+
+if TYPE_CHECKING:
+    from console.watch.source.log_rows import LogRows
 
 
 class TokenReading(Protocol):
@@ -28,4 +31,12 @@ class TokenReading(Protocol):
 
     def close(self) -> None:
         """Ends it."""
+        ...
+
+
+class LogReading(TokenReading, Protocol):
+    """Reads all of a log."""
+
+    def take_rows(self) -> "LogRows | None":
+        """Its rows, once, when all were read; None before, and where they were not asked for."""
         ...

@@ -11,10 +11,14 @@ _MARKS = ("trainer_step", "trainer_version")
 _TIMED = ("steps", "events", "spans", "rewards", "runs")
 
 
-def marked(turns: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
-    """The turns with step and version of their first score that says any; a turn that has some keeps them."""
+def first_marks(scores: pl.DataFrame) -> pl.DataFrame:
+    """`turn_id` with step and version of its first score that says any."""
     told = scores.filter(pl.any_horizontal(pl.col(_MARKS).is_not_null())).select("turn_id", *_MARKS)
-    first = told.unique("turn_id", keep="first", maintain_order=True)
+    return told.unique("turn_id", keep="first", maintain_order=True)
+
+
+def marked(turns: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
+    """The turns with the marks that `first_marks` gives; a turn that has some keeps them."""
     # Only the rows that are named are looked at, and only two columns are made anew: a store has many turns.
     places = turns["turn_id"].is_in(first["turn_id"].implode()).arg_true()
     named = turns[places].select("turn_id", *_MARKS)

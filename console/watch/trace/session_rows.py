@@ -19,12 +19,12 @@ def session_rows(held: Held) -> pl.DataFrame:
 def _session_rows(held: Held) -> pl.DataFrame:
     """Sessions with their counts; a number that was not observed is null, never 0."""
     rows = _counts(held.turns)
-    for more in (_breaks(held), _drift(held), _rewards(held), _feedback(held), _weights(held)):
+    for more in (_breaks(held), drift_rows(held), _rewards(held), _feedback(held), _weights(held)):
         rows = rows.join(more, on="session_id", how="left", maintain_order="left")
     looked = held.tokens.drift is not None
     return rows.with_columns(
         retok=pl.coalesce("retok", pl.lit(0) if looked else pl.lit(None, pl.Int64)),
-        breaks=pl.coalesce("breaks", pl.lit(0)) if _breaks_known(held) else pl.lit(None, pl.Int64),
+        breaks=pl.coalesce("breaks", pl.lit(0)) if breaks_known(held) else pl.lit(None, pl.Int64),
         reward=pl.coalesce("rewarded", "reward"),
         served=pl.when(pl.col("adapter").is_not_null()).then(
             pl.format("{}@{}", "adapter", pl.col("adapter_version").cast(pl.String).fill_null("?"))
@@ -43,6 +43,7 @@ def _counts(turns: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(name).last(ignore_nulls=True) for name in known),
         *(pl.lit(None, turns.schema[name]).first().alias(name) for name in names if name not in known),
         turns=pl.len().cast(pl.Int64),
+        first_turn=pl.col("turn").min(),
         tokens=_number_of(pl.col("completion_tokens")),
         context=(pl.col("prompt_tokens") + pl.col("completion_tokens")).max(),
         first_at=pl.col("started_at").min(),
@@ -61,7 +62,8 @@ def _number_of(what: pl.Expr) -> pl.Expr:
     return pl.when(what.count() > 0).then(what.cast(pl.Int64).sum())
 
 
-def _breaks_known(held: Held) -> bool:
+def breaks_known(held: Held) -> bool:
+    """Whether it is known which turns break."""
     return held.tokens.breaks is not None or held.turns["link"].null_count() < held.turns.height
 
 
@@ -86,8 +88,8 @@ def _breaks(held: Held) -> pl.DataFrame:
     )
 
 
-def _drift(held: Held) -> pl.DataFrame:
-    """Turns per session that come back as other ids."""
+def drift_rows(held: Held) -> pl.DataFrame:
+    """`session_id, retok`: turns of a session that come back as other ids, where there are some."""
     nothing = pl.DataFrame(schema={"session_id": pl.String, "retok": pl.Int64})
     drift = held.tokens.drift
     if drift is None or drift.is_empty():

@@ -1,7 +1,9 @@
 """The process that reads tokens: what it finds equals what `roundhouse check` prints."""
 
 import json
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -99,7 +101,7 @@ def test_a_window_of_time_measures_what_ended_in_it(tmp_path: Path):
 
 def test_a_log_is_read_once_with_what_only_all_of_it_tells():
     path = SAMPLES / "prefix-break" / "fires.jsonl"
-    source = LogSource(path, tokens=TokenProcess(Order(path=str(path))))
+    source = LogSource(path, short=True, reading=lambda: TokenProcess(Order(path=str(path))))
     try:
         held = held_when(source, lambda held: held.tokens.share == 1)
         assert held.tokens.breaks is not None
@@ -123,13 +125,32 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path: Path):
         source.close()
 
 
-def test_a_process_that_ends_says_so(tmp_path: Path):
-    process = TokenProcess(Order(path=str(tmp_path / "nothing")))
+def error_of(process: TokenProcess) -> str:
+    """What it says is wrong, once it does."""
     while process.tokens.error is None:
         process.poll()
         time.sleep(0.02)
-    assert process.tokens.error == "the process that reads tokens ended with 1"
     process.close()
+    return process.tokens.error
+
+
+def test_a_log_that_is_not_there_is_said(tmp_path: Path):
+    path = tmp_path / "nothing"
+    assert error_of(TokenProcess(Order(path=str(path)))).startswith(f"{path} does not exist; give a log file")
+
+
+def test_a_process_that_ends_says_so():
+    before = children()
+    process = TokenProcess(Order(path=str(SAMPLES / "prefix-break" / "fires.jsonl")))
+    (child,) = children() - before
+    os.kill(child, signal.SIGKILL)
+    assert error_of(process) == "the process that reads tokens ended with -9"
+
+
+def children() -> set[int]:
+    """Processes that this one started."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
 def test_news_come_out_of_the_pipe_as_they_went_in_whatever_the_pieces():

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is not None:
             raise UserError(f"--{name} is for --plain and --json; add one of them, or leave this out")
     if args.web is not None:
-        return _serve(args, _words(options))
+        return _serve(args, options)
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UserError("no terminal; --plain SCREEN or --json SCREEN prints one screen without one")
     return _open(options)
@@ -131,6 +131,8 @@ def _print(args: argparse.Namespace, options: Options) -> int:
     for option, value in given.items():
         if value is not None and value is not False:
             raise UserError(f"{option} is for the console; --plain and --json only print")
+    if args.color not in ("auto", "none"):
+        raise UserError(f"--color {args.color} is for the console; --plain and --json print without colours")
     rows = 50 if args.rows is None else args.rows
     if rows < 1:
         raise UserError(f"--rows is {rows}, expected 1 or more")
@@ -156,9 +158,9 @@ def _json_safe(text: str, *, ascii_only: bool) -> str:
     return "".join(letter if plain(letter) else json.dumps(letter)[1:-1] for letter in text)
 
 
-def _words(options: Options) -> list[str]:
-    """The same arguments for the console that a browser sees."""
-    words = [str(options.path.absolute()), "--interval", str(options.interval_s)]
+def _words(options: Options, color: str) -> list[str]:
+    """The same arguments for the console that a browser sees; what this terminal can do does not bind it."""
+    words = [str(options.path.absolute()), "--interval", str(options.interval_s), "--color", color]
     given = {
         "--at": options.at,
         "--adapter": options.adapter,
@@ -192,9 +194,11 @@ def _open(options: Options) -> int:
     return run_app(opened_app(options), mouse=options.mouse)
 
 
-def _serve(args: argparse.Namespace, words: list[str]) -> int:
+def _serve(args: argparse.Namespace, options: Options) -> int:
     if args.rw:
         raise UserError("--rw is for a terminal; --web is read only")
+    if args.no_mouse:
+        raise UserError("--no-mouse is for a terminal; in the browser M hands the mouse over")
     from console.watch.web import serve
 
-    return serve(words, args.web)
+    return serve(_words(options, "truecolor" if args.color == "auto" else args.color), args.web)

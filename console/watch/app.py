@@ -1,36 +1,32 @@
 """The console itself: holds the screens together, and passes on what the feed built."""
 
-import asyncio
-import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
-from textual.app import App
 from textual.binding import BindingType
-from textual.driver import Driver
-from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
+from textual.widgets import Input
 
 from collector.errors import UserError
 from console.watch.builder import Built, Failed
 from console.watch.feed import Feed
 from console.watch.frame import pane_size
-from console.watch.frame.clipboard import copy_text
 from console.watch.frame.crash import crash_text
 from console.watch.frame.export import file_name
 from console.watch.frame.frame_app import Facts
-from console.watch.frame.keys import bound
-from console.watch.frame.line_filters import AsciiOnly, ColourOff, Dimmed, Printable, console_for
+from console.watch.frame.key_order import GIVEN_UP_S, Turn
+from console.watch.frame.keys import ALONG_ROWS, ALWAYS, BY_ID, WITHOUT_VIEW, bound, key_text, letters
 from console.watch.frame.obey import obey
 from console.watch.frame.opening import OpeningScreen
-from console.watch.frame.outlets import MOUSE_OFF, MOUSE_ON, write_view
+from console.watch.frame.outlets import write_json, write_view
 from console.watch.frame.palette_provider import ConsoleCommands
 from console.watch.frame.screen_list import SCREENS, TABS, screen_class
+from console.watch.frame.terminal_app import TerminalApp
 from console.watch.frame.text_screen import TextScreen
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.status import Status
@@ -61,7 +57,7 @@ class FromFeed(Message):
         self.what = what
 
 
-class WatchApp(App[int]):
+class WatchApp(TerminalApp):
     """`roundhouse watch`."""
 
     TITLE = "roundhouse watch"
@@ -105,29 +101,22 @@ class WatchApp(App[int]):
     ) -> None:
         """`topics` by name, or what gives them: it is called in a thread, for it may load much, while the frame is
         there already. `screens` draws some of them otherwise."""
-        super().__init__()
-        palette = palette or Palette()
-        if self.no_color:
-            palette = Palette("none", ascii=palette.ascii)
-        self.console = console_for(palette.color)
+        super().__init__(palette or Palette(), mouse=mouse)
         self.feed = feed
         self.topics: Topics = {}
         self._given_topics = topics
         self._loading = False
-        self.palette = palette
         self.adapter = adapter
         self.acting = acting
         self.keys = keymap or {}
-        self.theme = "ansi-dark"
         self.set_keymap(dict(self.keys))
+        self._along_rows = {key for name in ALONG_ROWS for key in letters(self.keys.get(name, BY_ID[name].keys))}
         self._start = start
-        self._printable, self._ascii = Printable(), AsciiOnly()
-        self._dimmed, self._colour_off = Dimmed(), ColourOff()
         self._status = Status(state="reading")
         self._head: HeadView | None = None  # its module is loaded later
         self._error: str | None = None
-        self._asked: str | None = None
-        self._mouse = mouse
+        self._asked: set[str] = set()
+        self._exports: dict[str, Path] = {}
         self._screens = screens or {}
         for tab in TABS:
             self.add_mode(tab.topic, partial(self._made, tab.topic))
@@ -141,34 +130,40 @@ class WatchApp(App[int]):
         """For the head rows."""
         front, rw = self.front(), self.acting is not None
         shown_at = None if front is None else front.newest_at
-        return Facts(self._head, self._status, self.palette, rw, self._mouse, self._error, shown_at)
+        topic = None if front is None else self.topics.get(front.TOPIC)
+        awaits_whole = self._status.state == "part" and topic is not None and not topic.of_part
+        return Facts(self._head, self._status, self.palette, rw, self.mouse, self._error, shown_at, awaits_whole)
 
-    def get_driver_class(self) -> type[Driver]:
-        """One that sleeps while no key comes, where Textual has it for this terminal."""
-        found = super().get_driver_class()
-        if found.__module__ != "textual.drivers.linux_driver":
-            return found
-        from console.watch.frame.quiet_driver import QuietDriver
+    @property
+    def shows_old(self) -> bool:
+        """Whether nothing came since long, or nothing can come."""
+        return self._status.state in ("stale", "disconnected")
 
-        return QuietDriver
+    def turn_of(self, key: str) -> Turn:
+        """A key that acts on what is shown waits until that is there, and one is refused where nothing comes."""
+        front = self.front()
+        if front is None or front is not self.screen or isinstance(self.focused, Input):
+            return "now"
+        if self.topics and (front.shows_what_was_asked or self._error is not None):
+            return "now"
+        active = self.screen.active_bindings.get(key)
+        name = None if active is None else active.binding.id
+        if name is None or name in (WITHOUT_VIEW if self.topics else ALWAYS):
+            return "now"
+        if not self.topics or front.waiting_s < GIVEN_UP_S:
+            return "later"
+        return "never" if front.view is None else "now"
 
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Old values are dim; without colours, none are written."""
-        filters: list[LineFilter] = [self._printable, *super().get_line_filters()]
-        if self.palette.color == "none":
-            filters = [self._printable, self._colour_off]
-        if self.palette.ascii:
-            filters.append(self._ascii)
-        if self._status.state in ("stale", "disconnected"):
-            filters.append(self._dimmed)
-        return filters
+    def rounds_of(self, key: str) -> int:
+        """One that goes along the rows has done that once it passed the focus."""
+        return 1 if key in self._along_rows else super().rounds_of(key)
+
+    def refused(self, key: str) -> None:
+        """Says that a key found nothing."""
+        self.say(f"{key_text(key, ascii_only=self.palette.ascii)} is off: nothing is shown yet")
 
     def on_mount(self) -> None:
         """Opens the first screen and begins to read."""
-        self.app_resume_signal.subscribe(self, self._resumed)
-        if not self.is_headless:
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
         if not callable(self._given_topics):
             self._open({**own_topics(), **self._given_topics})
 
@@ -210,14 +205,12 @@ class WatchApp(App[int]):
         """Asks the feed for what a screen wants, if it is the one in front."""
         if screen is not self.front() or screen.TOPIC not in self.topics:
             return
-        if self._asked not in (None, screen.TOPIC):
-            self.feed.forget(self._asked)
-        self._asked, self._error = screen.TOPIC, None
-        self.feed.ask(self.topics[screen.TOPIC], screen.ask())
-
-    def _resumed(self, _app: object) -> None:
-        """After `fg`, the mouse belongs again to whom it was given."""
-        self.set_mouse(self._mouse)
+        asks = {screen.TOPIC: screen.ask(), **screen.asks_beside()}
+        for topic in self._asked - asks.keys():
+            self.feed.forget(topic)
+        self._asked, self._error = {*asks}, None
+        for topic, ask in asks.items():
+            self.feed.ask(self.topics[topic], ask)
 
     def _from_thread(self, what: Built | Failed | Status) -> None:
         self.post_message(FromFeed(what))
@@ -227,6 +220,8 @@ class WatchApp(App[int]):
         what, front = message.what, self.front()
         if isinstance(what, Status):
             self._take_status(what)
+        elif what.topic in self._exports:
+            self._take_export(what)
         elif isinstance(what, Built):
             if what.topic == "head":
                 self._head = cast("HeadView", what.view)
@@ -234,9 +229,13 @@ class WatchApp(App[int]):
                 self._found_step(cast("StepTime", what.view))
             elif front is not None and what.topic == front.TOPIC and front.wants(what.ask):
                 self._error = None
-                front.received(what.view, what.newest_at)
+                front.received(what)
+            elif front is not None and what.topic in front.asks_beside():
+                front.received_beside(what.view)
         elif front is not None and what.topic == front.TOPIC:
             self._error = what.error
+        elif front is not None and what.topic in front.asks_beside():
+            front.failed_beside()
         if front is not None:
             front.redraw_frame()
 
@@ -261,7 +260,7 @@ class WatchApp(App[int]):
 
     def _can_show(self, topic: str) -> bool:
         if topic not in self.topics:
-            self.say(f"{topic} cannot be shown {'here' if self.topics else 'yet'}")
+            self.say(f"{topic} cannot be shown here")
         return topic in self.topics
 
     def _made(self, topic: str, **arguments: object) -> WatchScreen:
@@ -289,7 +288,7 @@ class WatchApp(App[int]):
 
     def filter_front(self, text: str) -> None:
         """Filters the screen in front, once it is there."""
-        self.call_after_refresh(self.obey, f"filter {text}")
+        self.when_drawn(lambda: self.obey(f"filter {text}"))
 
     def narrow(self, adapter: str | None) -> None:
         """Narrows every screen to an adapter; None for all."""
@@ -340,27 +339,36 @@ class WatchApp(App[int]):
         if not text:
             self.say("nothing is selected to copy")
             return
-        copied = copy_text(text, keep=not self.is_web)
-        if copied.sequence is not None and self._driver is not None:
-            self._driver.write(copied.sequence)
-        self.say(copied.said)
+        self.say(self.copied(text))
 
     def export(self, screen: WatchScreen, form: str, path: Path | None) -> None:
-        """Writes what a screen shows."""
-        self.say(write_view(self, screen, form, path or Path(file_name(screen.TOPIC, self._status.at, form))))
+        """Writes what a screen shows; in json also what its view has beside, which is built first."""
+        path = path or Path(file_name(screen.TOPIC, self._status.at, form))
+        if form != "json" or screen.view is None or screen.ask_whole() == screen.ask():
+            self.say(write_view(self, screen, form, path))
+            return
+        name = f"export {path}"
+        self._exports[name] = path
+        self.say(f"{path.name} is being written")
+        self.feed.ask(self.topics[screen.TOPIC]._replace(name=name), screen.ask_whole())
+
+    def _take_export(self, what: Built | Failed) -> None:
+        self.feed.forget(what.topic)
+        path = self._exports.pop(what.topic)
+        try:
+            self.say(write_json(self, what.view, path) if isinstance(what, Built) else what.error)
+        except UserError as error:
+            self.say(str(error))
 
     def set_mouse(self, console: bool) -> None:
         """Gives the mouse to the console or to the terminal."""
-        self._mouse = console
-        if self._driver is not None:
-            self._driver.write(MOUSE_ON if console else MOUSE_OFF)
-            self._driver.flush()
+        super().set_mouse(console)
         if front := self.front():
             front.redraw_frame()
 
     def action_mouse(self) -> None:
         """Hands the mouse over, or takes it back."""
-        self.set_mouse(not self._mouse)
+        self.set_mouse(not self.mouse)
 
     def action_tab(self, topic: str) -> None:
         """Opens a tab."""
@@ -383,10 +391,6 @@ class WatchApp(App[int]):
     def action_live(self) -> None:
         """Back to the newest."""
         self.feed.live()
-
-    def action_repaint(self) -> None:
-        """Draws everything again."""
-        self.refresh(repaint=True, layout=True)
 
     def action_leave(self) -> None:
         """Ends the console."""

@@ -14,11 +14,12 @@ from console.watch.topic import OpenLog, Topic, View
 if TYPE_CHECKING:
     from console.watch.held import Held
 
-BUSY_SHARE = 0.01
-"""Most of a core that building anew for new records may take: a build is followed by a rest of its own processor time
-over this share. What a person asks for is built at once."""
+BUSY_SHARE = 0.007
+"""Most of a core that building anew for new records may take: a build is followed by a rest of the processor time that
+the console took meanwhile, over this share: frames are computed in threads of their own. What a person asks for is
+built at once."""
 MOST_REST_S = 60.0
-"""Longest that a view stands still for that."""
+"""Longest that a view stands still for that, if its topic does not say otherwise."""
 
 
 class Built(NamedTuple):
@@ -97,11 +98,13 @@ class Builder:
             held = self._shown() if fresh or self._of[0] is None else self._of[0]
             if held is None or (held is self._of[0] and ask == self._of[1]):
                 continue
-            started_s, first = time.thread_time(), self._of[0] is None
+            started_s, first = time.process_time(), self._of[0] is None
             self._built(held, ask)
             # The first build loads what it needs, and the second often has the tokens that the first had not.
             if fresh and not first:
-                self._rest_until = time.monotonic() + min((time.thread_time() - started_s) / BUSY_SHARE, MOST_REST_S)
+                self._rest_until = time.monotonic() + min(
+                    (time.process_time() - started_s) / BUSY_SHARE, self._topic.most_rest_s or MOST_REST_S
+                )
 
     def _next(self) -> tuple[msgspec.Struct, bool] | None:
         """Waits for what is to be built, and whether of what is held now; None at the end."""

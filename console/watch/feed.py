@@ -98,7 +98,8 @@ class Feed:
         with self._lock:
             builder = self._builders.get(topic.name)
             if builder is None or not builder.alive:
-                builder = self._builders[topic.name] = Builder(topic, self._shown, self._open_log, self._built)
+                shown = self._shown if topic.of_part else self._whole
+                builder = self._builders[topic.name] = Builder(topic, shown, self._open_log, self._built)
                 builder.start()
         builder.ask(ask)
 
@@ -145,13 +146,13 @@ class Feed:
     def _read(self, reading: Reading) -> None:
         """What the reading thread found, in its thread."""
         with self._lock:
-            if reading.held is not None:
+            if reading.held is not None and reading.held.source.part is None:
                 self._begin(reading.held)
             due = self._within is not None and self._bucket() != self._drawn
             self._drawn = self._bucket()
-            fresh = reading.held is not self._reading.held or due
+            fresh = due or not _shows_the_same(reading.held, self._reading.held)
             self._reading = reading
-            if self._mode == "paused" and self._paused is None:
+            if self._mode == "paused" and (self._paused is None or self._paused.source.part is not None):
                 self._paused = reading.held
         if fresh:
             self._changed()
@@ -194,6 +195,9 @@ class Feed:
             held, mode, at, paused = self._reading.held, self._mode, self._at, self._paused
             now = at if mode == "replay" else self._paused_at if mode == "paused" else self._clock()
         base = paused if mode == "paused" else held
+        if base is not None and (part := base.source.part) is not None:
+            # Another time, or a window, is one of the whole log.
+            return base if part.turns and mode != "replay" and self._within is None else None
         if base is None or now is None or (mode != "replay" and self._within is None):
             return base
         with self._making:
@@ -206,6 +210,11 @@ class Feed:
                 self._made = _Made(of, then if self._within is None else self._within(then, now))
             return self._made.held
 
+    def _whole(self) -> "Held | None":
+        """The same, where it is all there is."""
+        held = self._shown()
+        return None if held is None or held.source.part is not None else held
+
     def _open_log(self) -> "Log":
         source = self._reader.source
         if source is None:
@@ -216,6 +225,13 @@ class Feed:
         post = self._post
         if post is not None:
             post(build)
+
+
+def _shows_the_same(held: "Held | None", before: "Held | None") -> bool:
+    """Whether nothing else is held, but for how much of a log was read of which the same part is shown."""
+    if held is before or held is None or before is None:
+        return held is before
+    return held.source.part is not None and before.source.part is not None and held.turns is before.turns
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

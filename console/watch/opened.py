@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from console.watch.allocators import give_back_what_is_freed
 from console.watch.options import Options
 
 if TYPE_CHECKING:
@@ -18,36 +19,42 @@ if TYPE_CHECKING:
 
 
 def open_source(options: Options, *, tokens: bool = True) -> "Source":
-    """Loads what reading needs, so it is called in the reading thread. `tokens` starts the process that reads them."""
+    """Loads what reading needs, so it is called in the reading thread. `tokens` has them measured."""
     import pyarrow as pa
 
     from checks.readers.native_store import is_store
+    from console.watch.source.log_rows import is_short
     from console.watch.source.token_news import Order
     from console.watch.source.token_process import TokenProcess
 
     # Arrow's own pool keeps what a read of everything took; the system's gives it back.
     pa.set_memory_pool(pa.system_memory_pool())
+    store = options.reads is None and is_store(options.path)
+    short = not store and is_short(options.path)
     order = Order(
         path=str(options.path),
         reads=options.reads,
         tokenizer=None if options.tokenizer is None else str(options.tokenizer.absolute()),
         window_s=options.window_s,
         window_turns=options.window_turns,
+        rows=not short,
+        tokens=tokens,
     )
-    reading = TokenProcess(order) if tokens else None
-    if options.reads is None and is_store(options.path):
+    if store:
         from console.watch.source.store_source import StoreSource
 
-        return StoreSource(options.path, tokens=reading)
+        return StoreSource(options.path, tokens=TokenProcess(order) if tokens else None)
     from console.watch.source.log_source import LogSource
 
-    return LogSource(options.path, reads=options.reads, tokens=reading)
+    reading = partial(TokenProcess, order) if tokens or not short else None
+    return LogSource(options.path, short=short, reads=options.reads, reading=reading)
 
 
 def opened_app(options: Options) -> "WatchApp":
     """The console for a terminal. The frame first: what reading and the views need is loaded in threads behind it."""
-    # Polars reads it when it is loaded: what a build took goes back at once, for a console stands open for days.
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+    give_back_what_is_freed()
+    # Polars reads it when it is loaded. The frames are small: more threads cost more than they save.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     from console.watch.app import WatchApp
     from console.watch.feed import Feed
     from console.watch.widgets.palette import Palette

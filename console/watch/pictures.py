@@ -25,6 +25,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "alerts": ("4",),
     "trajectories": ("5",),
     "token": ("5", "enter", "enter"),
+    "credit": ("enter",),
     "logs": ("6",),
 }
 """Picture to the keys that lead to it from the first screen."""

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds to the next try, after one failure and more; the last holds for all further ones."""
-BUSY_SHARE = 0.01
-"""Most of a core that looking may take: a look is followed by a rest of its own processor time over this share,"""
+BUSY_SHARE = 0.007
+"""Most of a core that looking may take: a look is followed by a rest of the processor time that the console took
+meanwhile, over this share,"""
 MOST_REST_S = 5.0
 """but never by a longer one than this."""
 FIRST_LOOKS = 2
@@ -76,7 +77,7 @@ class ReadingThread:
         failures = 0
         try:
             while not self._closing.is_set():
-                started_s = time.thread_time()
+                started_s = time.process_time()
                 try:
                     self._look()
                     failures = 0
@@ -90,7 +91,7 @@ class ReadingThread:
                     continue
                 self._looks += 1
                 # The first looks load what they need, and read everything that there is.
-                self._rest(time.thread_time() - started_s if self._looks > FIRST_LOOKS else 0.0)
+                self._rest(time.process_time() - started_s if self._looks > FIRST_LOOKS else 0.0)
         except BaseException as error:
             # A fault of ours ends the thread; without this the screens would stand still and say that they are live.
             self._told(Reading(self._reading.held, f"reading ended, which is a fault of the console: {error!r}"))

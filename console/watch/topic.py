@@ -33,6 +33,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """What one screen shows: plain values, and its own JSON. Long lists are windows with their total beside."""
 
+    newest_turns: int | None = None
+    """How many turns the newest part of a log has, where it is of that part alone; None where it is of all there is."""
+
 
 A = TypeVar("A", bound=msgspec.Struct)
 OpenLog = Callable[[], "Log"]
@@ -50,3 +53,20 @@ class Topic(NamedTuple, Generic[A]):
     name: str
     build: Callable[["Held", A, OpenLog], View]
     """Called in the feed's thread, when what is held or what is asked has changed."""
+    of_part: bool = False
+    """Whether it is built of a part of a log too, and says nothing of it that only all of the log tells."""
+    most_rest_s: float | None = None
+    """Longest that it may be behind what was read; None for as long as any other."""
+
+
+V = TypeVar("V", bound=View)
+
+
+def of_part(name: str, build: Callable[["Held", A, OpenLog], V]) -> Topic[A]:
+    """A topic that is built of a part of a log too; its views say of which."""
+
+    def said(held: "Held", ask: A, log: OpenLog) -> View:
+        view, part = build(held, ask, log), held.source.part
+        return view if part is None else msgspec.structs.replace(view, newest_turns=part.turns)
+
+    return Topic(name, said, of_part=True)

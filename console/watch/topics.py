@@ -14,14 +14,17 @@ from console.watch.views import (
     adapters,
     alerts,
     logs,
+    part_signals,
     prefix_diff,
     retok_diff,
-    signals,
+    signal_grading,
     token,
     traffic,
     trajectories,
     turn,
 )
+from console.watch.views.signal_findings import shared_checks
+from console.watch.views.signal_grading import Gradings
 from trainer.adapter_config import AdapterConfig
 from trainer.objective_config import ObjectiveConfig
 
@@ -35,8 +38,10 @@ def topics(options: Options) -> Mapping[str, Topic[Any]]:
     thresholds = own_thresholds(config.checks, CHECKS)
     tools = tools_of(options)
     w_max = _w_max(config.trainer.adapters.values()) if is_store(options.path) else None
+    gradings = Gradings(shared_checks(thresholds))
     made: tuple[Topic[Any], ...] = (
-        signals.topic(thresholds),
+        part_signals.topic(gradings),
+        signal_grading.topic(gradings),
         alerts.topic(thresholds),
         adapters.topic(config.collector.prices),
         traffic.topic(tools),

@@ -15,7 +15,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="roundhouse watch --web")
     watch.add_arguments(parser)
     options = watch.options_of(parser.parse_args(words))
-    return run_app(opened_app(options._replace(rw=False, color="truecolor")))
+    return run_app(opened_app(options._replace(rw=False)))
 
 
 if __name__ == "__main__":

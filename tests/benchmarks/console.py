@@ -1,6 +1,8 @@
 """What the console costs on a store of 200,000 turns and 10,000 steps, in a real terminal.
 
-    python tests/benchmarks/console.py [--quick] [--store DIR] [--only PART ...]
+    python tests/benchmarks/console.py [--quick] [--store DIR] [--log FILE] [--only PART ...]
+
+`--log FILE` is a log for the part `biglog`; without it one of 1 GB is written and deleted.
 
 Prints one JSON line. Processor time is of the console's own process, in percent of one core; that of the process that
 reads tokens stands beside it. `--store` is made if it is not there, and kept; parts that write work on a copy of it.
@@ -11,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -26,12 +29,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from collector.records import Event
 from collector.store.writer import Writer
+from console.watch.views.signal_grading import MOST_REST_S
+from tests.benchmarks.line_log import write_line_log
 from tests.benchmarks.pty_console import PtyConsole
 from tests.benchmarks.synthetic_store import scores_of, session, step_of, write_store
 
 SLEEP_S = 5.0
 VIEW = "max_w"
 """Stands on the first screen once it shows a store."""
+LOG_READ = "LOG read"
+"""Stands in row 1 once all of a log was read."""
+SHORT_BYTES = 2 * 10**6
 
 
 class Sizes(NamedTuple):
@@ -42,10 +50,11 @@ class Sizes(NamedTuple):
     seconds: float
     keys: int
     day_sessions: int
+    log_bytes: int
 
 
-FULL = Sizes(200_000, 10_000, 20.0, 60, 1_500)
-QUICK = Sizes(2_000, 200, 4.0, 15, 50)
+FULL = Sizes(200_000, 10_000, 20.0, 60, 1_500, 10**9)
+QUICK = Sizes(2_000, 200, 4.0, 15, 50, 2 * 10**7)
 Part = Callable[[Path, Sizes], dict[str, object]]
 
 
@@ -77,7 +86,10 @@ def live(store: Path, sizes: Sizes) -> dict[str, object]:
         _ready(console)
         with _writing(copy, sizes.seconds + 10):
             console.read(5)
-            return _cost(console, sizes.seconds)
+            behind: list[float] = []
+            cost = _cost(console, sizes.seconds, lambda: behind.append(_behind_s(console.text())))
+            ordered = sorted(behind)
+            return cost | {"view_behind_p50_s": statistics.median(ordered), "view_behind_max_s": ordered[-1]}
 
 
 def keys(store: Path, sizes: Sizes) -> dict[str, object]:
@@ -115,8 +127,8 @@ def day(store: Path, sizes: Sizes) -> dict[str, object]:
                 console.read(60 / sizes.day_sessions)
                 if (number + 1) % max(1, sizes.day_sessions // 4) == 0:
                     found.append(console.rss_mb())
-        console.settle(2.0, 20)
-        console.read(15)
+        # What a view still shows of before is held for as long as it may rest.
+        console.read(MOST_REST_S + 15)
         found.append(console.rss_mb())
     return {"rss_mb": [round(each, 1) for each in found], "turns": sizes.day_sessions * 8}
 
@@ -128,9 +140,64 @@ def sleeping(store: Path, sizes: Sizes) -> dict[str, object]:
         return {"lanes": _pressed(console, sizes.keys)}
 
 
+def biglog(log: Path, sizes: Sizes) -> dict[str, object]:
+    """A saved log of 1 GB: how soon its newest part is shown, and what the console takes while the rest is read and
+    once it was, beside what it takes on the first steps of it alone."""
+    with _short(log) as short, PtyConsole(["-m", "console", "watch", str(short)]) as console:
+        small_s = console.wait_for(LOG_READ, 300)
+        small_mb = _logs_shown(console, sizes)
+    with PtyConsole(["-m", "console", "watch", str(log)]) as console:
+        part_s = console.wait_for("newest", 300)
+        opening_cpu_s = console.cpu_s()
+        console.press("6")
+        found = [console.rss_mb()]
+        while LOG_READ not in console.text():
+            console.read(0.25)
+            found.append(console.rss_mb())
+        whole_s, cpu_s = time.monotonic() - console.started, console.cpu_s()
+        whole_mb = _logs_shown(console, sizes)
+    return {
+        "bytes": log.stat().st_size,
+        "short_log_s": round(small_s, 2),
+        "short_log_rss_mb": small_mb,
+        "part_s": round(part_s, 2),
+        "part_cpu_s": round(opening_cpu_s, 2),
+        "while_read_cpu_s": round(cpu_s - opening_cpu_s, 2),
+        "while_read_most_rss_mb": round(max(found), 1),
+        "whole_s": round(whole_s, 1),
+        "whole_rss_mb": whole_mb,
+    }
+
+
+def _logs_shown(console: PtyConsole, sizes: Sizes) -> float:
+    """Memory once the log lines are on the screen and nothing is drawn any more."""
+    console.press("6")
+    console.settle(2.0, 60)
+    console.read(sizes.seconds)
+    return round(console.rss_mb(), 1)
+
+
+class _short:
+    """The first lines of a log."""
+
+    def __init__(self, log: Path) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="console-benchmark-")
+        self._path = Path(self._folder.name) / "short.jsonl"
+        with log.open("rb") as file:
+            self._path.write_bytes(b"".join(file.readlines(SHORT_BYTES)))
+
+    def __enter__(self) -> Path:
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
 PARTS: dict[str, Part] = {
     part.__name__: part for part in (first_frame, idle, live, keys, keys_while_written, day, sleeping)
 }
+"""Those of a store."""
+ALL = (*PARTS, biglog.__name__)
 
 
 def _console(store: Path) -> PtyConsole:
@@ -150,10 +217,18 @@ def _ready(console: PtyConsole) -> None:
     raise TimeoutError(f"it does not come to rest:\n{console.text()}")
 
 
-def _cost(console: PtyConsole, seconds: float) -> dict[str, object]:
+def _behind_s(text: str) -> float:
+    """How far the view says that it is behind what was read; 0 where it says nothing, within two seconds."""
+    said = re.search(r"view ([0-9.]+)s behind", text)
+    return 0.0 if said is None else float(said[1])
+
+
+def _cost(console: PtyConsole, seconds: float, look: Callable[[], None] = lambda: None) -> dict[str, object]:
+    """What it costs while nobody presses a key; `look` is called every second."""
     cpu, children, drawn, begun = console.cpu_s(), console.children_cpu_s(), console.drawn_bytes, time.monotonic()
     while (left := begun + seconds - time.monotonic()) > 0:
-        console.read(left)
+        console.read(min(1.0, left))
+        look()
     took = time.monotonic() - begun
     return {
         "cpu_percent": round(100 * (console.cpu_s() - cpu) / took, 2),
@@ -263,7 +338,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--store", type=Path)
-    parser.add_argument("--only", nargs="+", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--only", nargs="+", choices=ALL, default=ALL)
     parser.add_argument("--writing-child", nargs=2)
     parser.add_argument("--sleeping-child", type=Path)
     args = parser.parse_args()
@@ -276,12 +352,18 @@ def main() -> int:
     sizes = QUICK if args.quick else FULL
     with tempfile.TemporaryDirectory(prefix="console-benchmark-") as folder:
         store = args.store or Path(folder) / "store"
-        if not store.exists():
+        if not store.exists() and not PARTS.keys().isdisjoint(args.only):
             write_store(store, turns=sizes.turns, steps=sizes.steps)
         result: dict[str, object] = {"turns": sizes.turns, "steps": sizes.steps, "cores": os.cpu_count()}
         result["load_1min"] = round(os.getloadavg()[0], 1)
         for name in args.only:
-            result[name] = PARTS[name](store, sizes)
+            if name in PARTS:
+                result[name] = PARTS[name](store, sizes)
+            else:
+                log = args.log or Path(folder) / "log.jsonl"
+                if args.log is None:
+                    write_line_log(log, sizes.log_bytes)
+                result[name] = biglog(log, sizes)
             print(name, json.dumps(result[name]), file=sys.stderr, flush=True)
         print(json.dumps(result), flush=True)
     return 0

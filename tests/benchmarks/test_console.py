@@ -27,3 +27,6 @@ def test_a_quick_run_prints_one_line_that_holds_together(tmp_path: Path):
         assert part["unanswered"] == 0
         assert 0 < part["p50_ms"] <= part["p95_ms"] <= part["max_ms"]
     assert result["day"]["turns"] == 400
+    log = result["biglog"]
+    assert 20_000_000 <= log["bytes"] < 23_000_000
+    assert 0 < log["part_s"] < log["whole_s"]

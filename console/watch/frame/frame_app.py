@@ -28,6 +28,8 @@ class Facts(NamedTuple):
     """Why the view on the screen could not be built."""
     shown_at: datetime | None = None
     """Time of the newest record that the view on the screen shows; None before it shows any."""
+    awaits_whole: bool = False
+    """Whether the screen shows nothing before all of a log was read."""
 
 
 class FrameApp(Protocol):

@@ -75,6 +75,9 @@ def _state_parts(facts: Facts, *, wide: bool) -> list[Part]:
         live = Part(f"{palette.glyph('ok')} LIVE {at}{lag}", palette.style("ok"))
         late_s = _late_s(facts)
         return [live] if late_s is None else [live, Part(f"  ~ view {age(late_s)} behind", palette.style("pending"))]
+    if status.state == "part" and status.part is not None:
+        said = status.part.said if wide else f"newest {status.part.turns:,}t; {status.part.reading}"
+        return [Part(palette.said(f"… {said}"), palette.style("pending"))]
     if status.state == "finished":
         until = "" if status.at is None else f", until {status.at:%Y-%m-%d} {at}"
         return [Part(f"= LOG read{until if wide else ''}", palette.plain)]
@@ -89,7 +92,8 @@ def _state_parts(facts: Facts, *, wide: bool) -> list[Part]:
         return [Part(f"{palette.glyph('error')} DISCONNECTED", palette.style("error"))]
     if status.state == "no_data":
         return [Part(f"{palette.glyph('no_data')} n/d", palette.style("no_data"))]
-    return [Part(palette.said("… reading"), palette.dim)]
+    reading = "reading" if status.part is None else status.part.reading
+    return [Part(palette.said(f"… {reading}"), palette.dim)]
 
 
 def _late_s(facts: Facts) -> float | None:

@@ -22,11 +22,13 @@ class Key(NamedTuple):
     """Where it works: two keys may share a letter only where they never meet."""
 
 
-MOVING = ("signals", "traffic", "alerts", "trajectories", "turn", "token", "diff", "logs", "adapters")
-LISTS = ("traffic", "alerts", "trajectories", "turn", "adapters", "logs")
-SIDEWAYS = ("signals", "traffic", "alerts", "trajectories", "turn", "token", "diff", "logs")
-
-TOKENS = ("turn", "token", "diff")
+MOVING = (
+    "signals", "traffic", "alerts", "trajectories", "turn", "token", "prefix_diff", "retok_diff", "logs", "adapters",
+)  # fmt: skip
+SIDEWAYS = tuple(place for place in MOVING if place != "adapters")
+SEARCHED = ("traffic", "trajectories", "turn", "token", "prefix_diff", "retok_diff", "logs")
+TABLES = tuple(place for place in MOVING if place != "token")
+SORTED = ("traffic", "trajectories", "adapters")
 
 KEYS: tuple[Key, ...] = (
     Key("screen.signals", "1", "signals", "The eight signals, and which moved first."),
@@ -72,21 +74,21 @@ KEYS: tuple[Key, ...] = (
         "Another scoring of the turn, where the trainer met it more than once.",
         ("token",),
     ),
-    Key("diff.open_run", "o", "open run", "Open or fold the run of the cursor.", ("diff",)),
-    Key("diff.layout", "u", "layout", "One column or two.", ("diff",)),
+    Key("diff.open_run", "o", "open run", "Open or fold the run of the cursor.", ("prefix_diff",)),
+    Key("diff.layout", "u", "layout", "One column or two.", ("prefix_diff",)),
     Key("move.last", "G,end", "last", "To the last row.", MOVING),
     Key("move.page_down", "pagedown,ctrl+d", "page down", "A page down.", MOVING),
     Key("move.page_up", "pageup,ctrl+u", "page up", "A page up.", MOVING),
     Key("move.left", "h,left", "left", "Left: token, column, fold.", SIDEWAYS),
     Key("move.right", "l,right", "right", "Right: token, column, fold.", SIDEWAYS),
-    Key("open", "enter", "open", "Open what is selected.", MOVING),
-    Key("search.next", "n", "next", "The next match; in tokens the next outlier.", MOVING),
-    Key("search.previous", "N", "previous", "The previous match; in tokens the previous outlier.", MOVING),
-    Key("list.wide", "w", "wide", "All columns; in logs the whole of a line, wrapped.", LISTS),
-    Key("list.sort", "S", "sort", "Sort by the next column.", LISTS),
-    Key("list.order", "o", "order", "Turn the order round.", (*LISTS, "signals")),
-    Key("list.follow", "f", "follow", "Keep the newest row in view.", LISTS),
-    Key("list.faults", "F", "faults", "Show faults only.", (*LISTS, "signals")),
+    Key("open", "enter", "open", "Open what is selected.", TABLES),
+    Key("search.next", "n", "next", "The next match; in tokens the next outlier.", SEARCHED),
+    Key("search.previous", "N", "previous", "The previous match; in tokens the previous outlier.", SEARCHED),
+    Key("list.wide", "w", "wide", "All columns; in logs the whole of a line, wrapped.", TABLES),
+    Key("list.sort", "S", "sort", "Sort by the next column.", SORTED),
+    Key("list.order", "o", "order", "Turn the order round.", (*SORTED, "signals")),
+    Key("list.follow", "f", "follow", "Keep the newest row in view.", ("traffic", "trajectories", "turn", "logs")),
+    Key("list.faults", "F", "faults", "Show faults only.", ("trajectories", "logs", "signals")),
     Key("logs.minute_on", "m", "+1 min", "A minute on.", ("logs",)),
     Key("logs.minute_back", "B", "-1 min", "A minute back.", ("logs",)),
     Key("logs.times", "t", "times", "Times of the day, dated, or ages.", ("logs",)),
@@ -96,13 +98,19 @@ KEYS: tuple[Key, ...] = (
         "d",
         "prefix diff",
         "Where this prompt stops extending the earlier turn.",
-        ("turn", "token"),
+        ("turn", "token", "retok_diff"),
     ),
-    Key("token.retok_diff", "t", "retok diff", "Where decoding and encoding gives other ids.", TOKENS),
-    Key("token.ids", "i", "ids", "Ids instead of text, and back.", TOKENS),
+    Key(
+        "token.retok_diff",
+        "t",
+        "retok diff",
+        "Where decoding and encoding gives other ids.",
+        ("turn", "token", "prefix_diff"),
+    ),
+    Key("token.ids", "i", "ids", "Ids instead of text, and back.", ("token", "prefix_diff")),
     Key("alerts.acknowledge", "a", "ack", "Acknowledge the alert.", ("alerts", "signals")),
     Key("alerts.silence", "s", "silence", "Silence the alert, for a time and a reason.", ("alerts", "signals")),
-    Key("alerts.comment", "c", "comment", "Comment on the alert.", ("alerts",)),
+    Key("alerts.comment", "c", "comment", "Comment on the alert.", ("alerts", "signals")),
     Key("adapters.promote", "p", "promote", "Promote the candidate.", ("adapters",)),
     Key("adapters.override", "P", "override", "Promote against the gate; needs a reason.", ("adapters",)),
     Key("adapters.rollback", "r", "rollback", "Roll back to the version before.", ("adapters",)),
@@ -111,6 +119,24 @@ KEYS: tuple[Key, ...] = (
     Key("adapters.reject", "x", "reject", "Reject the candidate or canary.", ("adapters",)),
 )
 """Each key once; `keymap.toml` changes its letters by id."""
+
+ALWAYS = frozenset(("frame.quit", "frame.interrupt", "frame.suspend", "frame.repaint", "frame.mouse"))
+"""Keys of the console itself, whatever it shows."""
+WITHOUT_VIEW = ALWAYS | {
+    *(key.id for key in KEYS if key.id.startswith("screen.")),
+    "frame.back",
+    "frame.help",
+    "frame.command",
+    "frame.palette",
+    "frame.filter",
+    "time.pause",
+    "time.goto",
+    "time.live",
+}
+"""Keys that mean the same on a screen that shows nothing yet."""
+
+ALONG_ROWS = ("move.down", "move.up", "move.page_down", "move.page_up")
+"""Keys that are held down: they move what is selected, and nothing opens."""
 
 BY_ID: Mapping[str, Key] = {key.id: key for key in KEYS}
 
@@ -149,7 +175,7 @@ def keys_that_meet(keys: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         for other in KEYS[index + 1 :]:
             if not _meet(one, other):
                 continue
-            for letter in _letters(keys.get(one.id, one.keys)) & _letters(keys.get(other.id, other.keys)):
+            for letter in letters(keys.get(one.id, one.keys)) & letters(keys.get(other.id, other.keys)):
                 yield letter, one.id, other.id
 
 
@@ -157,5 +183,6 @@ def _meet(one: Key, other: Key) -> bool:
     return EVERYWHERE in one.places or EVERYWHERE in other.places or bool({*one.places} & {*other.places})
 
 
-def _letters(keys: str) -> set[str]:
+def letters(keys: str) -> set[str]:
+    """The single keys of a list of them."""
     return {letter.strip() for letter in keys.split(",")}

@@ -59,7 +59,10 @@ def _trajectory(app: "WatchApp", typed: Typed) -> None:
 
 
 def _adapter(given: _Given) -> None:
-    given.app.narrow(given.typed.rest or None)
+    name, head = given.typed.rest or None, given.app.facts().head
+    if name is not None and head is not None and head.known and name not in head.known:
+        raise UserError(f"no record is of the adapter {name!r}, expected {', '.join(head.known)}")
+    given.app.narrow(name)
 
 
 def _filter(given: _Given) -> None:

@@ -8,6 +8,7 @@ from textual.app import App
 
 from collector.errors import UserError
 from console.watch.frame.export import as_csv, as_json, write_new
+from console.watch.topic import View
 
 if TYPE_CHECKING:
     from console.watch.frame.watch_screen import WatchScreen
@@ -22,9 +23,18 @@ def write_view(app: App[int], screen: "WatchScreen", form: str, path: Path) -> s
     if screen.view is None:
         raise UserError("nothing is shown yet")
     if form == "svg":
-        text = app.export_screenshot(title=f"roundhouse {screen.TOPIC}")
-    else:
-        text = as_json(screen.view) if form == "json" else as_csv(screen.exported(screen.view))
+        return _out(app, app.export_screenshot(title=f"roundhouse {screen.TOPIC}"), path)
+    if form == "csv":
+        return _out(app, as_csv(screen.exported(screen.view)), path)
+    return write_json(app, screen.view, path)
+
+
+def write_json(app: App[int], view: View, path: Path) -> str:
+    """The same for a view in json."""
+    return _out(app, as_json(view), path)
+
+
+def _out(app: App[int], text: str, path: Path) -> str:
     if app.is_web:
         app.deliver_text(StringIO(text), save_filename=path.name)
         return f"{path.name} is sent to the browser"

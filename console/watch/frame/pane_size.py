@@ -35,7 +35,7 @@ class PaneSize:
 
     def focus(self, by: int) -> None:
         """The next pane has the focus, and the room."""
-        panes = [each for each in self._body.walk_children(Widget) if each.focusable or _stands_back(each)]
+        panes = [each for each in self._body.walk_children(Widget) if each.can_focus and self._is_laid_out(each)]
         if not panes:
             return
         focused = self._screen.focused
@@ -50,6 +50,11 @@ class PaneSize:
     def _body(self) -> Widget:
         return self._screen.query_one("#body")
 
+    def _is_laid_out(self, pane: Widget) -> bool:
+        """Whether this layout shows it, or would if no other pane had all the room."""
+        around = [node for node in (pane, *pane.ancestors) if isinstance(node, Widget)]
+        return all(node.display or node.has_class(GONE) for node in around)
+
     def _give(self, pane: Widget) -> None:
         for widget in self._body.walk_children(Widget):
             around = widget is pane or widget in pane.ancestors or pane in widget.ancestors
@@ -57,7 +62,3 @@ class PaneSize:
             widget.set_class(self._size == FULL and around, "-pane-full")
             widget.set_class(self._size == FULL and not around, GONE)
         self._screen.call_after_refresh(self._resized, form_of(*self._screen.app.size))
-
-
-def _stands_back(widget: Widget) -> bool:
-    return widget.can_focus and widget.has_class(GONE)

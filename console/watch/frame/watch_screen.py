@@ -1,38 +1,35 @@
 """What every screen of the console is: head rows, body, crumbs and key hints."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import Screen
+from textual.timer import Timer
 from textual.widget import Widget
 
 from console.watch.frame import head
-from console.watch.frame.commands import completed
 from console.watch.frame.copy_menu import CopyMenu
 from console.watch.frame.export import file_name
-from console.watch.frame.filter import Fields, FilterError, read_filter
-from console.watch.frame.frame_app import FrameApp
 from console.watch.frame.help_screen import HelpScreen, KeyRow, key_rows
 from console.watch.frame.hints import hint_parts
 from console.watch.frame.keys import BY_ID, bound, guarded
 from console.watch.frame.pane_size import PaneSize
 from console.watch.frame.reflow import Form, form_of
 from console.watch.frame.row import Part, Row
-from console.watch.frame.typing_row import TypingRow
+from console.watch.frame.typed_lines import TypedLines
 from console.watch.topic import Ask, View
-from console.watch.widgets.palette import Palette
 
-SAID_S = 8.0
-"""How long a remark stands in the row of crumbs."""
+if TYPE_CHECKING:
+    from console.watch.builder import Built
 
 
-class WatchScreen(Screen[None]):
+class WatchScreen(TypedLines):
     """One topic on the screen. Owners write `compose_body`, `show`, and what else they need of the methods below."""
 
     TOPIC: ClassVar[str] = ""
@@ -40,8 +37,10 @@ class WatchScreen(Screen[None]):
     TITLE: ClassVar[str] = ""  # pyright: ignore[reportIncompatibleVariableOverride]
     HINTS: ClassVar[tuple[str, ...]] = ()
     """Ids of the keys in the bottom row, most used first; back and help are added."""
-    FIELDS: ClassVar[Fields | None] = None
-    """What can be filtered by; None where nothing can."""
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("adapter", "filter")
+    """What of its ask decides which rows it shows: a key typed behind one that changes it is for the rows to come."""
+    SAID_S: ClassVar[float] = 8.0
+    """How long a remark stands in the row of crumbs."""
     AUTO_FOCUS = "#body *"
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("frame.back", "back"),
@@ -83,11 +82,12 @@ class WatchScreen(Screen[None]):
         """What is shown, once it was built."""
         self.newest_at: datetime | None = None
         """Time of the newest record that it shows."""
-        self.filter_text = ""
-        self._said = ""
+        self._rows_shown: tuple[object, ...] | None = None
+        self._rows_asked: tuple[object, ...] | None = None
+        self._asked_at = 0.0
         self._pane_sizes = PaneSize(self, lambda form: self.resized(form))
         self._frame_rows: dict[str, Row] = {}
-        self._before_typing: Widget | None = None
+        self._unsaying: Timer | None = None
 
     def compose_body(self) -> Iterable[Widget]:
         """The widgets between the head and the crumbs."""
@@ -97,9 +97,21 @@ class WatchScreen(Screen[None]):
         """Draws a new view; called in the UI thread."""
         raise NotImplementedError
 
+    def keep_place(self) -> None:
+        """Notes what the cursor stands on, before another view takes the place of the one that is shown: the message of
+        its last move may still be under way."""
+
     def ask(self) -> msgspec.Struct:
         """What it wants to see now; call `asked` when that changed."""
         return Ask(adapter=self.frame.adapter, filter=self.filter_text)
+
+    def asks_beside(self) -> Mapping[str, msgspec.Struct]:
+        """What it wants of other topics, which are built beside its own."""
+        return {}
+
+    def ask_whole(self) -> msgspec.Struct:
+        """The same, with what is not drawn: what `e` writes in json is what --json prints."""
+        return self.ask()
 
     def sentence(self, view: View) -> str:  # noqa: ARG002
         """The one sentence that matters here, in row 3."""
@@ -162,23 +174,28 @@ class WatchScreen(Screen[None]):
         """Told when the layout changes."""
 
     @property
-    def frame(self) -> FrameApp:
-        """The application."""
-        return cast(FrameApp, self.app)
-
-    @property
-    def palette(self) -> Palette:
-        """Glyphs and styles of this terminal."""
-        return self.frame.palette
-
-    @property
     def form(self) -> Form:
         """The layout for the terminal's size."""
         return form_of(*self.app.size)
 
     def asked(self) -> None:
         """Asks the feed for what is wanted now."""
+        if (rows := self._rows_of(self.ask())) != self._rows_asked:
+            self._rows_asked, self._asked_at = rows, time.monotonic()
         self.frame.ask_for(self)
+
+    @property
+    def shows_what_was_asked(self) -> bool:
+        """Whether its rows are those that were asked for; newer records may come to them."""
+        return self.view is not None and self._rows_shown == self._rows_of(self.ask())
+
+    @property
+    def waiting_s(self) -> float:
+        """How long ago those were asked for."""
+        return time.monotonic() - self._asked_at
+
+    def _rows_of(self, ask: msgspec.Struct) -> tuple[object, ...]:
+        return tuple(getattr(ask, name) for name in self.ROWS_BY)
 
     def open(self, topic: str, **arguments: object) -> None:
         """Opens a topic's screen on top of this one."""
@@ -186,9 +203,12 @@ class WatchScreen(Screen[None]):
 
     def say(self, text: str) -> None:
         """A remark in the row of crumbs, for some seconds."""
-        self._said = text
+        self.remark = text
         self.set_class(True, "-said")
-        self.set_timer(SAID_S, lambda: self._unsay(text))
+        if self._unsaying is not None:
+            # That of an earlier remark: the same words may be said again.
+            self._unsaying.stop()
+        self._unsaying = self.set_timer(self.SAID_S, lambda: self._unsay(text))
         self.redraw_frame()
 
     def compose(self) -> ComposeResult:
@@ -203,13 +223,22 @@ class WatchScreen(Screen[None]):
             yield from self.compose_body()
         yield self._frame_rows["crumbs"]
         yield self._frame_rows["hints"]
-        yield TypingRow(self._completed, id="typing")
+        yield self.typing_row()
 
-    def received(self, view: View, newest_at: datetime | None) -> None:
-        """A view of its topic was built, of records up to a time."""
-        self.view, self.newest_at = view, newest_at
-        self.show(view)
+    def received(self, built: "Built") -> None:
+        """A view of its topic was built."""
+        if self.view is not None:
+            self.keep_place()
+        self.view, self.newest_at = built.view, built.newest_at
+        self._rows_shown = self._rows_of(built.ask)
+        self.show(built.view)
         self.redraw_frame()
+
+    def received_beside(self, view: View) -> None:
+        """A view of one of the topics beside was built."""
+
+    def failed_beside(self) -> None:
+        """A view of one of the topics beside could not be built."""
 
     def redraw_frame(self) -> None:
         """Draws the rows around the body again."""
@@ -220,13 +249,14 @@ class WatchScreen(Screen[None]):
         said = self.palette.said
         rows["head"].set(head.head_parts(facts, form))
         rows["tabs"].set(head.tab_parts(facts, self.frame.tab, form))
-        sentence = self.sentence(self.view) if self.view is not None else ""
+        sentence = "shown once all of the log was read" if facts.awaits_whole else ""
+        sentence = sentence if self.view is None else self.sentence(self.view)
         rows["sentence"].set([Part(f" {sentence}", self.palette.bold)])
         banner = head.banner_parts(facts)
         rows["banner"].set(banner)
         self.set_class(bool(banner), "-banner")
         rows["one_line"].set(head.one_line(facts, sentence))
-        crumbs = [Part(f" {self._said}", self.palette.reverse)] if self._said else [Part(" " + self.frame.crumbs())]
+        crumbs = [Part(f" {self.remark}", self.palette.reverse)] if self.remark else [Part(" " + self.frame.crumbs())]
         rows["crumbs"].set([part._replace(text=said(part.text)) for part in crumbs])
         rows["hints"].set(self._hints())
 
@@ -235,13 +265,14 @@ class WatchScreen(Screen[None]):
         return hint_parts(ids, self.frame.keys, self.off, self.palette, self.size.width, wide=self.form == "full")
 
     def _unsay(self, text: str) -> None:
-        if self._said == text:
-            self._said = ""
+        if self.remark == text:
+            self.remark = ""
             self.set_class(False, "-said")
             self.redraw_frame()
 
     def on_screen_resume(self) -> None:
         """Asks again: a hidden screen asks nothing."""
+        self._rows_asked = None
         self.asked()
         self.redraw_frame()
 
@@ -287,26 +318,11 @@ class WatchScreen(Screen[None]):
         """More room for the focused pane, or less."""
         self._pane_sizes.grow(self.grown(), by)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What begins a line or a dialog goes before the focus, so that the letters right behind it belong to that;
-        while a line is typed they are letters as others are."""
-        if action in ("command", "guarded", "help") and any(row.is_open for row in self.query(TypingRow)):
-            return False
-        return super().check_action(action, parameters)
-
     def action_help(self) -> None:
         """The keys that do something here."""
         remark = " Shift-drag selects text while the console has the mouse; M hands it over"
         rows = key_rows(self, self.off, ascii_only=self.palette.ascii)
         self.app.push_screen(HelpScreen(rows, remark), self._run_key)
-
-    def action_command(self, text: str = "") -> None:
-        """Begins a command line."""
-        self._type(":", text)
-
-    def action_filter(self) -> None:
-        """Begins a filter, with the one that holds."""
-        self._type("/", self.filter_text)
 
     def action_copy(self) -> None:
         """Copies the focused thing."""
@@ -319,64 +335,6 @@ class WatchScreen(Screen[None]):
     def action_export(self) -> None:
         """Begins the command that writes this view."""
         self.action_command(f"export json {file_name(self.TOPIC, self.frame.facts().status.at, 'json')}")
-
-    def on_typing_row_entered(self, event: TypingRow.Entered) -> None:
-        """A command or a filter was given: done, or said what is wrong while it stays to be mended."""
-        event.stop()
-        try:
-            if event.prefix == "/" and self.FIELDS is not None:
-                read_filter(event.text, self.FIELDS)
-                self._end_typing()
-                self.filtered(event.text.strip())
-            else:
-                self._end_typing()
-                self.frame.obey(event.text)
-        except FilterError as error:
-            self._point(error)
-
-    def on_typing_row_changed(self, event: TypingRow.Changed) -> None:
-        """A filter is tried while it is typed."""
-        event.stop()
-        self._said = ""
-        if event.prefix == "/" and self.FIELDS is not None:
-            try:
-                read_filter(event.text, self.FIELDS)
-            except FilterError as error:
-                self._point(error)
-                return
-        self.redraw_frame()
-
-    def on_typing_row_left(self, event: TypingRow.Left) -> None:
-        """Nothing was given."""
-        event.stop()
-        self._said = ""
-        self._end_typing()
-
-    def _type(self, prefix: str, text: str) -> None:
-        self._before_typing = self.focused
-        self.add_class("-typing")
-        self.query_one(TypingRow).open(prefix, text)
-
-    def _end_typing(self) -> None:
-        self.query_one(TypingRow).close()
-        self.remove_class("-typing")
-        self.set_focus(self._before_typing)
-        self.redraw_frame()
-
-    def _point(self, error: FilterError) -> None:
-        """Shows the error above the column where it is; the line begins in column 2."""
-        mark, text = self.palette.mark("down"), str(error)
-        at = error.column + 2
-        left = at + 2 + len(text) > self.size.width and len(text) < at - 1
-        self._said = f"{text} {mark}".rjust(at) if left else f"{' ' * (at - 1)}{mark} {text}"
-        self.redraw_frame()
-
-    def _completed(self, prefix: str, line: str) -> str | None:
-        if prefix == ":":
-            return completed(line)
-        word = line.rpartition(" ")[2].lstrip("!")
-        fits = [name for name in self.FIELDS or {} if name.startswith(word)] if word else []
-        return f"{line[: len(line) - len(word)]}{fits[0]}:" if fits else None
 
     async def _run_key(self, row: KeyRow | None) -> None:
         if row is not None:

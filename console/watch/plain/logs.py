@@ -9,7 +9,8 @@ LETTERS = {"info": "I", "warn": "W", "fail": "F"}
 def plain_logs(view: LogsView, width: int) -> list[str]:
     """A head line, and a line for each; `width` does not cut: a log is searched."""
     del width
-    head = f"{view.total} lines of {view.lines}, {view.warns} warn, {view.fails} fail"
+    of_part = "" if view.newest_turns is None else "newest part: "
+    head = f"{of_part}{view.total} lines of {view.lines}, {view.warns} warn, {view.fails} fail"
     return [
         head,
         *(f"{when(line)} {LETTERS[line.level]} {place(line)}{terminal_safe(line.text)}" for line in view.rows),

@@ -9,11 +9,16 @@ from console.watch.plain.alert_text import line_text
 from console.watch.plain.beginning import beginning
 from console.watch.views.first_mover import said
 from console.watch.views.lane import Lane
-from console.watch.views.place import session_text
+from console.watch.views.other_faults import OtherFaults
+from console.watch.views.part_signals import UNTOLD
+from console.watch.views.place import place_text, session_text
 from console.watch.views.signal_lanes import LABELS, ordered
 from console.watch.views.signals import LogLine, SignalsView
 from console.watch.views.untrainable import Untrainable
 from console.watch.widgets.palette import SIGNS
+
+WAYS = 3
+"""Places of a lane that are told."""
 
 
 def plain_signals(view: SignalsView, width: int) -> list[str]:
@@ -22,8 +27,9 @@ def plain_signals(view: SignalsView, width: int) -> list[str]:
     lines = [_adapter(view), first_mover_text(view), tokens_text(view)]
     for lane in ordered(view.lanes, "onset"):
         lines += list(lane_lines(lane)) if lane.status in ("warn", "fail") else [_lane(lane)]
-    lines.append(untrainable_text(view.untrainable))
-    lines.append(f"alerts: {len(view.alerts) or 'none'}")
+        lines += _ways(lane)
+    lines += [untrainable_text(view.untrainable), others_text(view.others)]
+    lines.append(f"alerts: {alerts_count(view)}")
     lines += [f"  {SIGNS[line.state].glyph} {line_text(line)}" for line in view.alerts]
     lines.append("log:")
     lines += [f"  {log_text(line, dated=True)}" for line in view.log]
@@ -32,15 +38,25 @@ def plain_signals(view: SignalsView, width: int) -> list[str]:
 
 def first_mover_text(view: SignalsView, *, short: bool = False) -> str:
     """What moved first, in one line."""
+    if view.newest_turns is not None:
+        return f"newest part: what moved first is {UNTOLD}"
     labels = LABELS | {lane.signal: lane.label for lane in view.lanes}
     mover = view.first_mover
     lead = "FIRST:" if short else "FIRST MOVER "
     if not mover.movers and not mover.falls:
         lead = "no signal moved" if mover.steady else ""
-        return " ┊ ".join(each for each in (lead, said(mover, labels, short=short)) if each)
+        return " ┊ ".join(each for each in (lead, said(mover, labels, short=short), graded_text(view)) if each)
     frozen = mover.frozen_at is not None and view.step is not None and mover.frozen_at < view.step
-    since = f" ┊ frozen @{mover.frozen_at}" if frozen else ""
-    return f"{lead} {said(mover, labels, short=short)}{since}"
+    since = f"frozen @{mover.frozen_at}" if frozen else ""
+    ranking = f"{lead} {said(mover, labels, short=short)}"
+    return " ┊ ".join(each for each in (ranking, since, graded_text(view)) if each)
+
+
+def graded_text(view: SignalsView) -> str:
+    """Which step states and ranking are of, where the curves are ahead of them, be it by records of that step."""
+    if view.ungraded and view.graded == view.step:
+        return "newest records not graded"
+    return "" if view.graded == view.step else f"graded @{'–' if view.graded is None else view.graded}"
 
 
 def tokens_text(view: SignalsView, *, short: bool = False) -> str:
@@ -52,6 +68,18 @@ def tokens_text(view: SignalsView, *, short: bool = False) -> str:
     if view.tokens_share < 1:
         return f"the tokens of {number_text(view.tokens_share, 'share')} of the turns are read so far"
     return ""
+
+
+def alerts_count(view: SignalsView) -> str:
+    """How many alerts there are."""
+    return UNTOLD if view.newest_turns is not None else str(len(view.alerts) or "none")
+
+
+def others_text(others: OtherFaults) -> str:
+    """Faults that stand in no lane, and where they are listed; nothing where there are none."""
+    counted = ((others.breaks, "with a prefix break"), (others.drift, "with retokenization drift"))
+    told = [f"{many} turn{'s' if many > 1 else ''} {what}" for many, what in counted if many]
+    return f"{', '.join(told)}: 5 lists the sessions" if told else ""
 
 
 def untrainable_text(untrainable: Untrainable) -> str:
@@ -71,6 +99,16 @@ def log_text(line: LogLine, *, dated: bool = False) -> str:
     place = "" if line.session_id is None else f"{session_text(line.session_id)} turn {line.turn or '–'}"
     words = (at, letter, line.actor or "–", line.adapter or "", place, beginning(line.text or line.kind))
     return " ".join(each for each in words if each)
+
+
+def _ways(lane: Lane) -> Iterator[str]:
+    """Where to look, where the check names no place: whole, to be given to `--session`, `--turn` and `--token`."""
+    if lane.lead is None or lane.onset is None:
+        return
+    yield f"  {lane.lead}{':' if lane.faults else ''}"
+    for fault in lane.faults[:WAYS]:
+        value = "" if fault.place.value is None else f"  {fault.place.value:+.3g}"
+        yield f"    {place_text(fault.place, short=False)}{value}  {fault.text or ''}".rstrip()
 
 
 def _adapter(view: SignalsView) -> str:

@@ -1,9 +1,10 @@
 """A small table as lines of text: columns as wide as what is in them, the whole cut to a width."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 WIDE = 110
 """Columns from which on a list shows all there is."""
@@ -25,6 +26,21 @@ def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int
 def cut(line: str, width: int) -> str:
     """A line no wider than a width, an ellipsis at its end where something is left out."""
     return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+def in_cells(text: str, width: int) -> list[str]:
+    """A text in lines of so many cells at most, broken between words; a word that is longer is broken inside."""
+    lines: list[str] = []
+    line = ""
+    for word in re.findall(r"\s*\S+", text):
+        if cell_len(line) + cell_len(word) <= width:
+            line += word
+            continue
+        if line:
+            lines.append(line)
+        *whole, line = chop_cells(word.lstrip(), width)
+        lines += whole
+    return [*lines, line] if line else lines
 
 
 def wrapped(line: str, width: int) -> list[str]:

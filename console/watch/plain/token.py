@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from collector.terminal_text import terminal_safe
 from console.watch.plain.table_lines import cut, wrapped
+from console.watch.views.credit_words import credit_lines
 from console.watch.views.token import TokenView
 from console.watch.views.token_words import columns_for, columns_text, turn_words, why_lines
 
@@ -12,10 +13,11 @@ NEAR = 8
 
 
 def plain_token(view: TokenView, width: int) -> list[str]:
-    """The turn in a sentence, the tokens around the cursor, and why its weight is what it is."""
+    """The turn in a sentence, the tokens around the cursor, what that one was taught, why its weight is what it is."""
     said = [line for each in _said(view) for line in wrapped(each, width)]
     why = [line for each in why_lines(view, view.cursor) for line in wrapped(f"why: {each}", width)]
-    return [*said, *(cut(line, width) for line in _table(view, width)), *why]
+    taught = [line for each in credit_lines(view, view.cursor) for line in wrapped(f"credit: {each}", width)]
+    return [*said, *(cut(line, width) for line in _table(view, width)), *taught, *why]
 
 
 def _said(view: TokenView) -> Iterator[str]:
@@ -26,7 +28,7 @@ def _said(view: TokenView) -> Iterator[str]:
     yield from view.notes
     if view.outliers:
         shown = " ".join(map(str, view.outliers[:12])) + (" …" if len(view.outliers) > 12 else "")
-        yield f"{len(view.outliers)} outliers (w above 2 or below 1/2) at {shown}"
+        yield f"{len(view.outliers)} outlier{'s' * (len(view.outliers) != 1)} (w above 2 or below 1/2) at {shown}"
 
 
 def _table(view: TokenView, width: int) -> Iterator[str]:

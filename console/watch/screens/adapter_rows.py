@@ -107,7 +107,7 @@ def wrapped(rows: Iterable[Sequence[Part]], width: int) -> Iterator[Sequence[Par
             yield row
             continue
         indent = " " * (len(row[0].text) - len(row[0].text.lstrip()) + 2)
-        for line in textwrap.wrap(row[0].text, width, subsequent_indent=indent, drop_whitespace=False):
+        for line in textwrap.wrap(row[0].text, width, subsequent_indent=indent):
             yield [row[0]._replace(text=line)]
 
 

@@ -55,6 +55,7 @@ class AdaptersScreen(WatchScreen):
     HINTS = (*_KEYS, "frame.filter", "list.sort", "list.wide", "frame.copy", "frame.export")
     AUTO_FOCUS = "#adapters"
     FIELDS: ClassVar[Fields | None] = FIELDS
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("adapter", "filter", "sort", "descending", "selected")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("list.sort", "sort"),
         guarded("list.order", "order"),
@@ -104,6 +105,12 @@ class AdaptersScreen(WatchScreen):
             descending=self._descending,
         )
 
+    def keep_place(self) -> None:
+        """The adapter."""
+        view, at = self.view, self.query_one("#adapters", WindowedTable).cursor
+        if isinstance(view, AdaptersView) and at < len(view.adapters):
+            self._selected = view.adapters[at].adapter
+
     def show(self, view: View) -> None:
         """Draws it."""
         assert isinstance(view, AdaptersView)
@@ -114,7 +121,8 @@ class AdaptersScreen(WatchScreen):
         table.styles.height = len(view.adapters) + 1
         names = [line.adapter for line in view.adapters]
         if view.selected is not None and view.selected.line.adapter != self._selected:
-            self._selected = view.selected.line.adapter
+            # The view's own where there is none of that name, else the one that the cursor went to meanwhile.
+            self._selected = self._selected if self._selected in names else view.selected.line.adapter
             self.asked()
         if self._selected in names:
             table.move_to(names.index(self._selected))

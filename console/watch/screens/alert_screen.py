@@ -79,21 +79,30 @@ class AlertScreen(WatchScreen):
 
         self.app.push_screen(AlertDialog(f"Comment on {line.rule}", "It stands in its timeline.", "comment", then))
 
-    def go_to(self, place: Place | None, check: str | None) -> None:
-        """Opens the token view where a fault names a turn, the sessions where it names less."""
+    def go_to(self, place: Place | None, check: str | None, because: str | None = None) -> None:
+        """Opens the token view where a fault names a turn, the sessions where it names less.
+
+        `because`: why this place, where the check does not name it.
+        """
         if place is None:
-            self.say("no fault is named: there is nothing to open")
+            self.say(because or "no fault is named: there is nothing to open")
         elif place.session_id is not None and place.turn is not None:
-            self.open("token", session_id=place.session_id, turn=place.turn, token_index=place.token_index, check=check)
+            why = {} if because is None else {"because": because}
+            at = {"session_id": place.session_id, "turn": place.turn, "token_index": place.token_index}
+            self.open("token", **at, check=check, **why)
         elif place.session_id is not None:
             self.open("turn", session_id=place.session_id)
+        elif place.group_id is None and place.step is None and place.adapter is None:
+            self.say("this fault is of everything: there is no session to open")
         else:
             self.say(f"this fault names {_named(place)}, not a token: these are its sessions")
             self.open("trajectories", filter=_filter(place))
 
 
 def _named(place: Place) -> str:
-    return f"group {place.group_id}" if place.group_id is not None else f"step {place.step}"
+    if place.group_id is not None:
+        return f"group {place.group_id}"
+    return f"the adapter {place.adapter}" if place.step is None else f"step {place.step}"
 
 
 def _filter(place: Place) -> str:

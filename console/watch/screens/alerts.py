@@ -57,7 +57,7 @@ _FULL = (
 _NORMAL = (
     Column("sev", "sev", 8),
     Column("state", "state", 10),
-    Column("rule", "rule", 18),
+    Column("rule", "rule", 17),
     Column("value", "value", 7, right=True),
     Column("limit", "limit", 8),
     Column("for", "for", 4, right=True),
@@ -134,6 +134,11 @@ class AlertsScreen(AlertScreen):
     def on_mount(self) -> None:
         """An evaluator that dies writes nothing: it is looked for now and then."""
         self.set_interval(LOOK_S, self._look)
+
+    def keep_place(self) -> None:
+        """The alert, or the title of its group."""
+        if (at := self.query_one(WindowedTable).cursor) < len(self._rows):
+            self._key = self._rows[at].key
 
     def show(self, view: View) -> None:
         """Draws the list and the detail."""
@@ -322,4 +327,4 @@ class AlertsScreen(AlertScreen):
 
 def _wrapped(line: str, width: int) -> list[str]:
     """A line in lines of a width, the later ones indented."""
-    return textwrap.wrap(terminal_safe(line), width, subsequent_indent=" " * 7, drop_whitespace=False) or [""]
+    return textwrap.wrap(terminal_safe(line), width, subsequent_indent=" " * 7) or [""]

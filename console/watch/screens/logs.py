@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, Literal, cast
 
-from rich.cells import chop_cells
 from rich.style import Style
 from textual.binding import BindingType
 from textual.widget import Widget
@@ -17,6 +16,7 @@ from console.watch.frame.row import Part
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.plain.beginning import beginning
 from console.watch.plain.logs import LETTERS, place
+from console.watch.plain.table_lines import in_cells
 from console.watch.topic import View
 from console.watch.views.logs import FIELDS, Jump, LogLine, LogsAsk, LogsView
 from console.watch.widgets.palette import State
@@ -45,6 +45,7 @@ class LogsScreen(WatchScreen):
         "frame.export",
     )
     FIELDS: ClassVar = FIELDS
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("adapter", "filter", "faults")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("list.follow", "follow"),
         guarded("list.faults", "faults"),
@@ -122,10 +123,11 @@ class LogsScreen(WatchScreen):
         view = cast(LogsView, view)
         below = view.total - 1 - self._table.cursor
         new = "" if self._follows or below <= 0 else f"  {self.palette.mark('down')} {below} newer (f follows)"
+        of_part = "" if view.newest_turns is None else "newest part: "
         only = " faults only" if self._faults else ""
         shown = f"{view.total} of {view.lines} lines" if view.total != view.lines else f"{view.lines} lines"
         filtered = f"  /{self.filter_text}" if self.filter_text else ""
-        return f"{shown}  {view.warns} warn  {view.fails} fail{only}{filtered}{new}"
+        return f"{of_part}{shown}  {view.warns} warn  {view.fails} fail{only}{filtered}{new}"
 
     def copied(self) -> str:
         """The chosen line, whole."""
@@ -282,7 +284,7 @@ class LogsScreen(WatchScreen):
         head = f" {self._when(line, 'date')}Z {line.level} {place(line)}{terminal_safe(line.kind)}"
         text = terminal_safe(beginning(line.text))
         width = max(10, self.size.width - 4)
-        pieces = chop_cells(text, width)
+        pieces = in_cells(text, width)
         self.query_one("#line_text", TextRows).set(
             [[Part(head, self.palette.bold)], *([Part(f"  {piece}", Style())] for piece in pieces)]
         )

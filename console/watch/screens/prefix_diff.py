@@ -40,6 +40,7 @@ class PrefixDiffScreen(ListScreen):
         "frame.copy",
         "frame.export",
     )
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("session_id", "turn")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("search.next", "broken(1)"),
         guarded("search.previous", "broken(-1)"),
@@ -93,8 +94,9 @@ class PrefixDiffScreen(ListScreen):
         if not self._placed and view.lines:
             self._placed = True
             place = next((at for at, line in enumerate(view.lines) if line.sign != " "), 0)
-            table.move_to(min(view.total - 1, view.first + place + 12))
-            table.move_to(view.first + place)
+            # What follows is in sight, and before all else what goes before.
+            for near in (12, -5, 0):
+                table.move_to(view.first + place + near)
         self._around(view)
 
     def sentence(self, view: View) -> str:

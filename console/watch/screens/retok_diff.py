@@ -32,6 +32,7 @@ class RetokDiffScreen(ListScreen):
         "frame.copy",
         "frame.export",
     )
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("session_id", "turn")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("search.next", "changed(1)"),
         guarded("search.previous", "changed(-1)"),

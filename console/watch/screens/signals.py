@@ -1,8 +1,9 @@
 """The home screen: which signal moved first, the eight lanes, alerts and the newest events."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
+import msgspec
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
@@ -11,13 +12,22 @@ from console.watch.frame.keys import bound
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part
 from console.watch.plain.alert_text import limit_text, scope_text, severity_word, state_word, value_text
-from console.watch.plain.signals import first_mover_text, lane_lines, log_text, tokens_text, untrainable_text
+from console.watch.plain.signals import (
+    first_mover_text,
+    lane_lines,
+    log_text,
+    others_text,
+    tokens_text,
+    untrainable_text,
+)
 from console.watch.screens.alert_screen import AlertScreen
 from console.watch.screens.worst_faults import CELLS, WorstFaults
-from console.watch.topic import View
+from console.watch.topic import Ask, View
 from console.watch.views.alert_lines import AlertLine
 from console.watch.views.lane import Lane
+from console.watch.views.part_signals import UNTOLD
 from console.watch.views.place import place_text
+from console.watch.views.signal_grading import GradingView
 from console.watch.views.signal_lanes import Order, ordered
 from console.watch.views.signals import SHOWN_STEPS, SignalsAsk, SignalsView
 from console.watch.widgets.lanes import SignalLanes
@@ -69,6 +79,7 @@ class SignalsScreen(AlertScreen):
         self._adapter: str | None = None
         self._order: Order = "onset"
         self._faults = False
+        self._grading: int | None = 0
 
     def compose_body(self) -> Iterable[Widget]:
         """Lanes, and below them alerts and log; at the side of a wide terminal what the chosen lane is about."""
@@ -82,7 +93,28 @@ class SignalsScreen(AlertScreen):
 
     def ask(self) -> SignalsAsk:
         """The adapter of this console, else the one gone to."""
-        return SignalsAsk(adapter=self._adapter or self.frame.adapter, steps=SHOWN_STEPS, report=False)
+        return SignalsAsk(adapter=self._wanted, steps=SHOWN_STEPS, report=False, grading=self._grading)
+
+    def asks_beside(self) -> Mapping[str, msgspec.Struct]:
+        """To be told when the checks have said something else."""
+        return {"grading": Ask(adapter=self._wanted)}
+
+    def received_beside(self, view: View) -> None:
+        """Takes up another grading."""
+        number = cast(GradingView, view).number
+        if number != self._grading:
+            self._grading = number
+            self.asked()
+
+    def failed_beside(self) -> None:
+        """What could not be graded beside is graded with the curves: what is wrong is said in their place."""
+        if self._grading is not None:
+            self._grading = None
+            self.asked()
+
+    def ask_whole(self) -> SignalsAsk:
+        """With the numbers of the report, and graded to the newest step."""
+        return msgspec.structs.replace(self.ask(), report=True, grading=None)
 
     def show(self, view: View) -> None:
         """Draws lanes, alerts and log."""
@@ -153,12 +185,15 @@ class SignalsScreen(AlertScreen):
             return
         alert = self.selected_alert()
         alarmed = alert.place if alert is not None and alert.alarming else None
-        place = lane.place if alarmed is None or alarmed.session_id is None else alarmed
-        self.go_to(place, lane.check)
+        if alarmed is not None and alarmed.session_id is not None:
+            self.go_to(alarmed, lane.check)
+        else:
+            self.go_to(lane.place, lane.check, lane.lead)
 
     def on_worst_faults_wanted(self, event: WorstFaults.Wanted) -> None:
         """To one of the faults at the side."""
-        self.go_to(event.place, event.check)
+        lane = self._lane()
+        self.go_to(event.place, event.check, None if lane is None else lane.lead)
 
     def action_turn_order(self) -> None:
         """By onset, or in the fixed order."""
@@ -191,6 +226,10 @@ class SignalsScreen(AlertScreen):
         return self.query_one(SignalLanes).selected if self.is_mounted and self.query(SignalLanes) else None
 
     @property
+    def _wanted(self) -> str | None:
+        return self._adapter or self.frame.adapter
+
+    @property
     def _room(self) -> int:
         """Columns under the lanes."""
         width = self.app.size.width
@@ -205,7 +244,8 @@ class SignalsScreen(AlertScreen):
         alerts = view.alerts[: min(ALERTS, room - 1)]
         rows += [self._alert(line) for line in alerts]
         if not alerts:
-            rows.append([Part("   no alert is raised", self.palette.dim)])
+            raised = "no alert is raised" if view.newest_turns is None else f"alerts are {UNTOLD}"
+            rows.append([Part(f"   {raised}", self.palette.dim)])
         left = room + 1 - len(rows)
         return rows + [[Part(f" {self.palette.said(log_text(line))}")] for line in view.log[-left:]]
 
@@ -214,7 +254,12 @@ class SignalsScreen(AlertScreen):
         width = self._room
         short = width < 100
         window = "" if view.window is None else f"over {view.window}"
-        told = (window, untrainable_text(view.untrainable), tokens_text(view, short=short))
+        told = (
+            window,
+            others_text(view.others),
+            untrainable_text(view.untrainable),
+            tokens_text(view, short=short),
+        )
         said = " ┊ ".join(each for each in told if each)
         text = f"{rule} alerts {rule} {said} "
         return Part(self.palette.said(text) + rule * max(0, width - len(text)), self.palette.dim)

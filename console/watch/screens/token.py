@@ -1,4 +1,4 @@
-"""The Token screen: a turn's tokens as a chart, as text and as a table, with why the weight of one is what it is."""
+"""The Token screen: a turn's tokens as a chart, as text and as a table; what one was taught, and why its weight is."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,10 +14,10 @@ from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.frame.typing_row import TypingRow
 from console.watch.frame.watch_screen import WatchScreen
-from console.watch.plain.table_lines import wrapped
 from console.watch.screens.drill_crumb import crumb_of
 from console.watch.screens.token_look import TokenLook
 from console.watch.topic import View
+from console.watch.views.credit_words import credit_lines, is_bare
 from console.watch.views.token import WINDOW, TokenAsk, TokenRow, TokenView
 from console.watch.views.token_words import columns_for, token_text, turn_words, why_lines
 from console.watch.widgets.position_chart import PositionChart, chart_columns
@@ -26,6 +26,8 @@ from console.watch.widgets.text_rows import TextRows
 from console.watch.widgets.token_colour import MODES
 from console.watch.widgets.tokens import TokenStrip
 
+TALL = 48
+"""Rows from which on what is said of a token has more of them."""
 GOTO = "g"
 """Stands before the position that is typed."""
 
@@ -49,6 +51,7 @@ class TokenScreen(WatchScreen):
         "frame.copy",
         "frame.export",
     )
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("session_id", "turn", "scoring")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("move.left", "move(-1)"),
         guarded("move.right", "move(1)"),
@@ -68,16 +71,23 @@ class TokenScreen(WatchScreen):
         guarded("token.retok_diff", "diff('retok_diff')"),
     ]
     DEFAULT_CSS = """
-    TokenScreen #strip, TokenScreen #tokens, TokenScreen #why { scrollbar-size: 0 0; }
-    TokenScreen #strip { height: 5; }
-    TokenScreen #why { height: 6; }
+    TokenScreen #strip, TokenScreen #tokens, TokenScreen #credit, TokenScreen #why { scrollbar-size: 0 0; }
+    TokenScreen #strip, TokenScreen #credit { height: 5; }
+    TokenScreen #why { height: 4; }
+    TokenScreen.-tall #credit { height: 9; }
+    TokenScreen.-tall #why { height: 6; }
+    TokenScreen.-bare #credit { height: 1; }
+    TokenScreen.-bare #why { height: 6; }
     TokenScreen.-normal #chart { height: 4; }
     TokenScreen.-normal #chart_rule { display: none; }
     TokenScreen.-normal #strip { height: 2; }
-    TokenScreen.-normal #why { height: 3; }
+    TokenScreen.-normal #credit { height: 3; }
+    TokenScreen.-normal #why { height: 2; }
+    TokenScreen.-normal.-bare #credit { height: 1; }
+    TokenScreen.-normal.-bare #why { height: 3; }
     TokenScreen.-small #chart, TokenScreen.-small #chart_rule, TokenScreen.-small #strip,
-    TokenScreen.-small #strip_rule { display: none; }
-    TokenScreen.-small #why { height: 2; }
+    TokenScreen.-small #strip_rule, TokenScreen.-small #why_rule { display: none; }
+    TokenScreen.-small #credit, TokenScreen.-small #why { height: 1; }
     """
 
     def __init__(
@@ -88,8 +98,10 @@ class TokenScreen(WatchScreen):
         side: Side | None = None,
         check: str | None = None,
         step: int | None = None,
+        because: str | None = None,
     ) -> None:
         super().__init__()
+        self._because = because
         self._session = session_id
         self._turn: int = turn
         self._at: tuple[int | None, Side | None, str | None] = (token_index, side, check)
@@ -101,13 +113,15 @@ class TokenScreen(WatchScreen):
         self._ids = False
 
     def compose_body(self) -> Iterable[Widget]:
-        """The four parts, each under its rule."""
+        """The five parts, each under its rule."""
         yield Row(id="chart_rule")
         yield PositionChart(self.palette, id="chart")
         yield Row(id="strip_rule")
         yield _still(TokenStrip(self.palette, id="strip"))
         yield Row(id="tokens_rule")
         yield _still(WindowedTable((), self.palette, id="tokens"))
+        yield Row(id="credit_rule")
+        yield TextRows(id="credit")
         yield Row(id="why_rule")
         yield TextRows(id="why")
 
@@ -158,7 +172,7 @@ class TokenScreen(WatchScreen):
         return "\t".join(each.cell(row, view).strip() for each in columns_for(view, 200))
 
     def copies(self) -> Sequence[tuple[str, str]]:
-        """The row, why, the token, or where it is."""
+        """The row, what it was taught, why, the token, or where it is."""
         view, row = self._view, self._row
         if view is None or row is None:
             return []
@@ -166,7 +180,8 @@ class TokenScreen(WatchScreen):
         place = f"{view.session_id} turn {view.turn} " + (
             f"prompt token {row.position}" if row.index is None else f"completion token {row.index}"
         )
-        return [("row", self.copied()), ("why", why), ("token", token_text(row)), ("place", place)]
+        taught = "\n".join(credit_lines(view, row.position, self._because))
+        return [("row", self.copied()), ("credit", taught), ("why", why), ("token", token_text(row)), ("place", place)]
 
     def exported(self, view: View) -> Sequence[object]:
         """The tokens of the window."""
@@ -192,13 +207,14 @@ class TokenScreen(WatchScreen):
             number = turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))]
             if number != self._turn:
                 self._turn, self._at, self._cursor = number, (None, None, None), None
+                self._because = None
                 self._first, self._scoring = -1, None
                 self.asked()
         return True
 
     def resized(self, form: Form) -> None:
         """More or fewer columns, and parts of the chart."""
-        del form
+        self.set_class(form == "full" and self.app.size.height >= TALL, "-tall")
         self.asked()
         if self._view is not None:
             self._draw(self._view)
@@ -337,6 +353,7 @@ class TokenScreen(WatchScreen):
         """All of it: the tokens are others, or look otherwise."""
         if not self.query("#why"):
             return
+        self.set_class(is_bare(view), "-bare")
         look = self._look
         self.query_one(TokenStrip).set([look.token(view, row) for row in view.rows])
         columns = columns_for(view, self.size.width)
@@ -348,7 +365,7 @@ class TokenScreen(WatchScreen):
         self._place(view)
 
     def _place(self, view: TokenView) -> None:
-        """Where the cursor is, in each part, and why that token's weight is what it is."""
+        """Where the cursor is, in each part, what that token was taught, and why its weight is what it is."""
         cursor = self._cursor
         if cursor is None or not self.query("#why"):
             return
@@ -358,10 +375,9 @@ class TokenScreen(WatchScreen):
             self.query_one(TokenStrip).move_to(cursor - view.first)
         table = self.query_one(WindowedTable)
         table.move_to(cursor)
-        table.scroll_to(y=max(0, cursor - (table.size.height - 1) // 2), animate=False, immediate=True)
-        width = max(20, self.size.width - 2)
-        lines = [part for line in why_lines(view, cursor) for part in wrapped(self.palette.said(line), width)]
-        self.query_one("#why", TextRows).set([[Part(f" {line}")] for line in lines])
+        table.scroll_to(y=max(0, cursor - (table.size.height - 1) // 2), animate=False, immediate=True, force=True)
+        for name, lines in (("credit", credit_lines(view, cursor, self._because)), ("why", why_lines(view, cursor))):
+            self.query_one(f"#{name}", TextRows).set(self._look.box(lines, self.size.width))
 
     def _place_again(self) -> None:
         if self._view is not None:

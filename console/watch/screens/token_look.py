@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from collector.terminal_text import terminal_safe
+from console.watch.frame.row import Part
+from console.watch.plain.table_lines import wrapped
 from console.watch.views.token import TokenRow, TokenView
 from console.watch.views.token_words import TokenColumn, token_text, weight_text
 from console.watch.widgets.palette import Palette
@@ -46,13 +48,19 @@ class TokenLook(NamedTuple):
         """What stands over each part, by the id of its rule."""
         cut = "" if view.w_max is None else f"cut at {view.w_max:g} · "
         shades = f"colour = {self.mode}  ([]: cursor · underline: cut · ░ prompt or masked)"
-        outliers = f"{len(view.outliers)} outliers" if view.outliers else "no outlier"
+        outliers = f"{len(view.outliers) or 'no'} outlier{'s' * (len(view.outliers) > 1)}"
         return {
             "chart_rule": f"log w by position ─── {cut}w {weight_text(view.min_w)} to {weight_text(view.max_w)}",
             "strip_rule": f"{self._shows(view)}   {shades}",
             "tokens_rule": f"tokens: prompt {view.prompt:,} · completion {view.completion:,} · {outliers}",
-            "why_rule": "why",
+            "credit_rule": "credit: what it was taught, and what came of it",
+            "why_rule": "why w is what it is",
         }
+
+    def box(self, lines: Sequence[str], width: int) -> list[list[Part]]:
+        """What is said of a token, in rows of a box so wide."""
+        rows = (row for line in lines for row in wrapped(self.palette.said(line), max(20, width - 2)))
+        return [[Part(f" {row}")] for row in rows]
 
     def _shows(self, view: TokenView) -> str:
         if view.tokenizer is None:

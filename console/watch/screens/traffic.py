@@ -62,6 +62,7 @@ class TrafficScreen(ListScreen):
     )
     FIELDS: ClassVar = FIELDS
     AUTO_FOCUS: ClassVar[str | None] = "#sessions"
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("adapter", "filter", "sort", "descending")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("list.follow", "follow"),
         guarded("list.sort", "sort"),

@@ -38,6 +38,7 @@ class TrajectoriesScreen(ListScreen):
         "frame.export",
     )
     FIELDS: ClassVar = FIELDS
+    ROWS_BY: ClassVar[tuple[str, ...]] = ("adapter", "filter", "sort", "descending")
     BINDINGS: ClassVar[list[BindingType]] = [
         guarded("list.sort", "sort"),
         guarded("list.order", "order"),
@@ -80,6 +81,10 @@ class TrajectoriesScreen(ListScreen):
         place = next((at for at, row in enumerate(view.rows) if row.session_id == self._session), None)
         if place is not None and table.cursor:
             table.move_to(view.first + place)
+        self._remember()
+
+    def keep_place(self) -> None:
+        """The session."""
         self._remember()
 
     def sentence(self, view: View) -> str:

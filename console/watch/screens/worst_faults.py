@@ -81,6 +81,7 @@ class WorstFaults(Vertical):
     def _said(self, lane: Lane) -> Iterable[list[Part]]:
         of = "" if lane.faults_total <= len(lane.faults) else f" of {lane.faults_total}"
         title = f"{lane.check}: {len(lane.faults)}{of} faults" if lane.faults else f"{lane.check}: names no fault"
+        title = lane.lead or title
         yield [Part(title, self._palette.bold)]
         lines = textwrap.wrap(terminal_safe(self._palette.said(lane.why)), CELLS - 3)
         for line in lines[:_WHY_ROWS]:

@@ -1,57 +1,130 @@
-"""Held-out scores that surely fell from one evaluation to the next, where there are too few for a baseline."""
+"""Held-out scores that surely fell from one version to the next, where there are too few for a baseline."""
 
-import itertools
-import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
 
 from checks.eval_points import stepped
+from console.watch.views.paired_tasks import Paired, paired
 
 LEAST_TASKS = 8
 """Tasks that both evaluations must have."""
 SURE = 4.0
-"""Standard errors of the paired differences by which the mean must fall; provisional."""
+"""Standard errors, as of many tasks, by which the paired mean must fall; provisional. Of some
+hundred thousand simulated pairs that are alike it names one."""
 
 
-class Fall(msgspec.Struct, frozen=True, kw_only=True):
-    """Two neighbouring evaluations of one adapter."""
+class Point(NamedTuple):
+    """One evaluated version; in a log without versions, one evaluated step."""
+
+    version: int | None
+    step: int
+    scores: Mapping[tuple[str | None, str | None], float]
+    """Suite and task to the mean score of its samples."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A version against the one that it was trained from, on the held-out tasks that both were tried on."""
 
     since: int
-    """Step of the earlier one: the fall began after it."""
+    """Step of the one before: what changed began after it."""
     step: int
     """Step of the later one."""
-    by: float
-    """Mean over the tasks of the earlier score less the later one."""
-    errors: float | None
-    """The same in standard errors; None where every task fell by as much."""
-    tasks: int
+    version: int | None
+    """The later one; None where the log names steps only."""
+    parent: int | None
+    """What it is compared with: the nearest version it was trained from that has enough of its tasks."""
+    score: Paired
+
+    @property
+    def first(self) -> int:
+        """The earliest step that can have brought it."""
+        return min(self.since + 1, self.step)
+
+    @property
+    def fell(self) -> bool:
+        """Whether it surely does worse."""
+        return fell(self.score)
 
 
-def eval_falls(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> tuple[Fall, ...]:
-    """Each fall of one adapter, oldest first. The base model's evaluation, version 0, is the adapter's first."""
+def evaluated(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> list[Point]:
+    """What was evaluated of one adapter, in order. The base model's evaluation, version 0, is the adapter's first."""
     mine = stepped(evals, versions).filter(pl.col("adapter").eq_missing(adapter))
     scored = mine.drop_nulls(["step", "points"]).filter(pl.col("points").is_finite())
-    means = scored.group_by("step", "suite_task").agg(pl.col("points").mean()).sort("step")
-    points = means.partition_by("step", maintain_order=True)
-    found = [_fall(early, late) for early, late in itertools.pairwise(points)]
-    return tuple(fall for fall in found if fall is not None)
+    means = scored.group_by("version", "step", "suite", "task_id").agg(pl.col("points").mean())
+    found: dict[tuple[int, int | None], dict[tuple[str | None, str | None], float]] = {}
+    for version, step, suite, task, score in means.iter_rows():
+        found.setdefault((step, version), {})[suite, task] = score
+    order = sorted(found, key=lambda key: (key[0], -1 if key[1] is None else key[1]))
+    return [Point(version, step, found[step, version]) for step, version in order]
 
 
-def _fall(early: pl.DataFrame, late: pl.DataFrame) -> Fall | None:
-    pairs = early.join(late, on="suite_task", suffix="_late")
-    if pairs.height < LEAST_TASKS:
-        return None
-    differences = (pairs["points"] - pairs["points_late"]).to_list()
-    mean = math.fsum(differences) / len(differences)
-    spread = math.fsum((each - mean) ** 2 for each in differences) / (len(differences) - 1)
-    error = math.sqrt(spread / len(differences))
-    if mean <= 0 or mean < SURE * error:
-        return None
-    return Fall(
-        since=int(early["step"][0]),
-        step=int(late["step"][0]),
-        by=mean,
-        errors=mean / error if error else None,
-        tasks=pairs.height,
+def eval_falls(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> tuple[Change, ...]:
+    """The falls of one adapter that no later version made good, oldest first."""
+    points = evaluated(evals, versions, adapter)
+    parents = parents_of(versions, adapter)
+    found = [(at, change_at(points, at, parents)) for at in range(len(points))]
+    return tuple(
+        change for at, change in found if change is not None and change.fell and not _made_good(points, at, parents)
     )
+
+
+def change_at(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> Change | None:
+    """What one evaluation shows against the version before; None where there is nothing to compare it with.
+
+    A version is compared with the one it was trained from, and not with the one that was evaluated before it: that may
+    be a version which was refused and led nowhere.
+    """
+    before = _reference(points, at, parents)
+    later = points[at]
+    score = None if before is None else paired(before.scores, later.scores)
+    if before is None or score is None:
+        return None
+    return Change(since=before.step, step=later.step, version=later.version, parent=before.version, score=score)
+
+
+def parents_of(versions: pl.DataFrame, adapter: str | None) -> dict[int, int | None]:
+    """Version to the one it was trained from, as far as the log says."""
+    mine = versions.filter(pl.col("adapter").eq_missing(adapter)).drop_nulls("version")
+    return dict(mine.select("version", "parent").iter_rows())
+
+
+def _reference(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> Point | None:
+    """What an evaluation is compared with: the nearest ancestor with enough of its tasks; without a line of versions
+    the evaluation of the step before."""
+    point = points[at]
+    if point.version is None or point.version not in parents:
+        before = points[at - 1] if at else None
+        return before if before is not None and before.step < point.step and _enough(before, point) else None
+    by_version = {each.version: each for each in points}
+    passed: set[int] = set()
+    above = parents[point.version]
+    # A registry that says a version comes from itself ends the walk.
+    while above is not None and above not in passed:
+        passed.add(above)
+        if above in by_version and _enough(by_version[above], point):
+            return by_version[above]
+        above = parents.get(above)
+    return None
+
+
+def _enough(one: Point, other: Point) -> bool:
+    return len(one.scores.keys() & other.scores.keys()) >= LEAST_TASKS
+
+
+def fell(score: Paired) -> bool:
+    """Whether the mean surely fell: every task by as much, or by so many standard errors."""
+    return score.by < -1e-12 and (score.errors is None or score.errors >= SURE)
+
+
+def _made_good(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> bool:
+    """Whether a later version was evaluated and is no such fall from the same one."""
+    own, before = points[at], _reference(points, at, parents)
+    assert before is not None
+    later = points[at + 1 :]
+    if own.version is not None:
+        later = [each for each in points if each.version is not None and each.version > own.version]
+    scores = [paired(before.scores, each.scores) for each in later if _enough(before, each)]
+    return any(score is not None and not fell(score) for score in scores)

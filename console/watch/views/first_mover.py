@@ -7,7 +7,9 @@ import msgspec
 
 from checks.ranking import Move, Ranked
 from checks.wall_clock import against_the_clock
-from console.watch.views.eval_falls import Fall
+from console.watch.views.fall_words import fall_text
+from console.watch.views.fall_words import hint_of as fall_hint
+from console.watch.views.falls import HELD_OUT, ToldFall
 
 _HINTS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("staleness", frozenset({"max_w"}), "stale data"),
@@ -61,8 +63,14 @@ class FirstMover(msgspec.Struct, frozen=True, kw_only=True):
     """What to say where the order by time is another one."""
     frozen_at: int | None = None
     """The newest step when it was frozen."""
-    falls: tuple[Fall, ...] = ()
-    """Where nothing has a baseline yet: held-out evaluations that surely fell."""
+    falls: tuple[ToldFall, ...] = ()
+    """Where held-out evaluation has no baseline yet: versions that surely fell on it, oldest first."""
+
+    @property
+    def onset(self) -> int | None:
+        """The earliest step at which something can have moved."""
+        steps = [*(each.first for each in self.movers), *(each.fall.first for each in self.falls)]
+        return min(steps, default=None)
 
 
 class FrozenRanking:
@@ -170,19 +178,28 @@ def said(view: FirstMover, labels: dict[str, str], *, short: bool = False) -> st
             words.append(f"{joint}{name}{'' if short else ' '}{each.after:+d}")
         parts.append("".join(words))
     if view.falls:
-        fall = view.falls[0]
-        sure = "" if fall.errors is None else f", {fall.errors:.1f} standard errors"
-        where = f"held-out -{fall.by:.2g} @{fall.since + 1}–{fall.step}"
-        parts.append(where if short else f"{where} (paired over {fall.tasks} tasks{sure})")
-    if view.hint:
-        parts.append(f"hint: {view.hint}")
+        parts = _with_fall(parts, view, fall_text(view.falls[0], labels[HELD_OUT], short=short))
+    hint = view.hint or (fall_hint(view.falls[0]) if view.falls else None)
+    if hint:
+        parts.append(f"hint: {hint}")
     if view.steady:
         names = " ".join(labels[each] for each in view.steady)
         parts.append(f"{len(view.steady)} steady" if short else f"steady: {names}")
     if view.unknown and len(view.unknown) == len(labels):
         parts.append("no baseline yet" if short else "no signal has enough steps for a baseline")
     elif view.unknown:
-        parts.append("n/d: " + " ".join(labels[each] for each in view.unknown))
+        fallen = (HELD_OUT,) if view.falls else ()
+        parts.append("n/d: " + " ".join(labels[each] for each in view.unknown if each not in fallen))
     if view.clock and not short:
         parts += view.clock
     return " ┊ ".join(parts)
+
+
+def _with_fall(parts: list[str], view: FirstMover, text: str) -> list[str]:
+    """The fall before the movers where it surely came first, behind them where it surely did not; else as a tie."""
+    if not view.movers:
+        return [text]
+    fall, first = view.falls[0].fall, view.movers[0]
+    if fall.step < first.first:
+        return [text, f"then {parts[0]}"]
+    return [f"{parts[0]} = {text}"] if fall.first <= first.last else [parts[0], f"then {text}"]

@@ -5,7 +5,7 @@ import polars as pl
 
 from console.watch.held import Held
 from console.watch.kept import Kept
-from console.watch.topic import Ask, OpenLog, Topic, View
+from console.watch.topic import Ask, OpenLog, View, of_part
 from console.watch.views.alert_board import alert_counts
 from console.watch.widgets.palette import STATES, State
 
@@ -28,6 +28,8 @@ class HeadView(View, frozen=True, kw_only=True):
     base_model: str | None
     adapters: int
     """How many adapters have been seen; narrowed to one, 1."""
+    known: tuple[str, ...]
+    """The names of all that a record names; none where only a part of a log was read."""
     adapter: str | None
     """The one adapter there is, or that was asked for."""
     live: int | None
@@ -41,15 +43,29 @@ class HeadView(View, frozen=True, kw_only=True):
 
 
 def build_head(held: Held, ask: Ask, _log: OpenLog) -> HeadView:
-    """The head of what is held."""
+    """The head of what is held; of a part of a log only what is so of all of it."""
+    if held.source.part is not None:
+        return HeadView(
+            name=_name(held),
+            base_model=_base_model(held),
+            adapters=0,
+            known=(),
+            adapter=ask.adapter,
+            live=None,
+            candidate=None,
+            step=None,
+            alerts=(),
+            damage=(),
+        )
     names = _adapters(held) if ask.adapter is None else [ask.adapter]
     only = names[0] if len(names) == 1 else None
     counts = alert_counts(held)
     steps = held.steps if ask.adapter is None else held.steps.filter(pl.col("adapter") == ask.adapter)
     return HeadView(
-        name=held.source.path.rstrip("/").rpartition("/")[2] or held.source.path,
+        name=_name(held),
         base_model=_base_model(held),
         adapters=len(names),
+        known=tuple(sorted({*_adapters(held), *_names(held.steps), *_names(held.evals)})),
         adapter=only,
         live=_version(held, only, "live"),
         candidate=_version(held, only, "candidate", "canary"),
@@ -57,6 +73,10 @@ def build_head(held: Held, ask: Ask, _log: OpenLog) -> HeadView:
         alerts=tuple(Tally(state=state, count=count) for state in STATES if (count := counts.get(state))),
         damage=held.damage,
     )
+
+
+def _name(held: Held) -> str:
+    return held.source.path.rstrip("/").rpartition("/")[2] or held.source.path
 
 
 def _adapters(held: Held) -> list[str]:
@@ -84,4 +104,4 @@ def _version(held: Held, adapter: str | None, *states: str) -> int | None:
     return max(found, default=None)
 
 
-TOPIC = Topic("head", build_head)
+TOPIC = of_part("head", build_head)

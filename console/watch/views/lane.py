@@ -79,10 +79,12 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     provisional: bool = False
     """Whether the numbers are the trainer's own, since the tokens have not been read yet."""
     place: Place | None = None
-    """The worst fault that the check names."""
+    """The worst fault that the check names; where it names none, the first of `faults`."""
     faults: tuple[Fault, ...] = ()
     """The worst of them, the worst first."""
     faults_total: int = 0
     """All that the check names."""
+    lead: str | None = None
+    """Why the faults are these, where not the check names them."""
     why: str = ""
     """The check's summary; for no data what is missing."""

@@ -10,7 +10,7 @@ from collector.records import Audit, Severity
 from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
 from console.watch.kept import Kept
-from console.watch.topic import OpenLog, Topic, View
+from console.watch.topic import OpenLog, Topic, View, of_part
 
 FIELDS: Fields = {
     "level": Field("level", "text", {"w": "warn", "f": "fail", "i": "info"}),
@@ -202,5 +202,5 @@ def _jumped(rows: pl.DataFrame, jump: Jump) -> int | None:
     return found if isinstance(found, int) else None
 
 
-TOPIC: Topic[LogsAsk] = Topic("logs", logs_view)
+TOPIC: Topic[LogsAsk] = of_part("logs", logs_view)
 """The log."""

@@ -13,6 +13,7 @@ from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.diff_lines import DiffLine, DiffLines
 from console.watch.trace.id_diff import Run, runs
+from console.watch.trace.session_named import of_named
 from console.watch.trace.session_rows import break_rows
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
 
@@ -116,6 +117,7 @@ class PrefixDiffView(View, frozen=True, kw_only=True):
 
 def prefix_diff_view(held: Held, ask: PrefixDiffAsk, open_log: OpenLog, *, tools: ToolsOf) -> PrefixDiffView:
     """The view that is asked for."""
+    ask = of_named(held, ask)
     trace = RECENT.of(held, ask.session_id, open_log, tools())
     row = None if trace is None else trace.log.row_of(ask.turn)
     if trace is None or row is None:

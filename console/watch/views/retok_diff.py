@@ -10,6 +10,7 @@ from checks.ragged import ragged
 from console.check_report.token_view import token_texts
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
+from console.watch.trace.session_named import of_named
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
 
 MOST_IDS = 64
@@ -67,6 +68,7 @@ class RetokDiffView(View, frozen=True, kw_only=True):
 
 def retok_diff_view(held: Held, ask: RetokDiffAsk, open_log: OpenLog, *, tools: ToolsOf) -> RetokDiffView:
     """The view that is asked for."""
+    ask = of_named(held, ask)
     trace = RECENT.of(held, ask.session_id, open_log, tools())
     row = None if trace is None else trace.log.row_of(ask.turn)
     if trace is None or row is None:

@@ -1,5 +1,6 @@
 """The eight signals' findings, series and ranking: what `roundhouse check` says of what is held."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -42,12 +43,10 @@ Frames = dict[str, pl.DataFrame]
 
 
 class SignalSeries(NamedTuple):
-    """What they are made of, and what ranks them."""
+    """The curves, and what they are made of."""
 
     series: pl.DataFrame
     """As `signal_series` gives it."""
-    ranked: tuple[Ranked, ...]
-    """The adapters, each with its signals ranked and timed."""
     frames: Frames
     """What it was made from, by the names that checks use."""
 
@@ -64,6 +63,7 @@ class SignalChecks:
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or {}
+        self._making = threading.Lock()
         self._whole: Kept[SignalSeries] = Kept()
         self._last_series: pl.DataFrame | None = None
         self._ranked: Kept[tuple[Ranked, ...]] = Kept()
@@ -76,7 +76,13 @@ class SignalChecks:
         rewarded = held.turns.height - held.turns["reward"].null_count()
         tables = (held.steps, held.rewards, held.evals, held.spans, held.versions)
         tokens = (held.tokens.weights, held.tokens.lags, held.tokens.entropies, held.tokens.signals)
-        return self._whole.of((*tables, *tokens, trained, rewarded), lambda: self._all(held))
+        with self._making:
+            return self._whole.of((*tables, *tokens, trained, rewarded), lambda: self._all(held))
+
+    def ranked(self, held: Held) -> tuple[Ranked, ...]:
+        """The adapters, each with its signals ranked and timed."""
+        series = self.series(held).series
+        return self._ranked.of((series, held.steps), lambda: self._rank(series, held.steps))
 
     def of_adapter(self, held: Held, adapter: str | None) -> Mapping[str, Finding]:
         """Check to what it found over one adapter; over everything where there is one only."""
@@ -99,8 +105,7 @@ class SignalChecks:
         for kind, frame in zip(_MEASURES, told, strict=True):
             frames[kind.name] = frame if frame.width else _unread(kind)
         series = self._same(signal_series(*(frames[name] for name in _TABLES), tokens=held.tokens.signals))
-        ranked = self._ranked.of((series, held.steps), lambda: self._rank(series, held.steps))
-        return SignalSeries(series, ranked, frames)
+        return SignalSeries(series, frames)
 
     def _same(self, series: pl.DataFrame) -> pl.DataFrame:
         """The series made before, where the new one says the same: what hangs on it is then still right."""
@@ -134,11 +139,9 @@ class SignalChecks:
         return before.finding
 
     def _run(self, check: Check, read: Sequence[pl.DataFrame]) -> Finding:
-        finding = check.function(*read, **self.thresholds.get(check.name, {}))
-        evidence = finding.evidence[:EVIDENCE]
-        omitted = finding.evidence_omitted + len(finding.evidence) - len(evidence)
-        # A report lists up to 100,000 faults, with tables beside: a console does not hold what it never shows.
-        return msgspec.structs.replace(finding, evidence=evidence, evidence_omitted=omitted, breakdown=())
+        finding = check.run(read, self.thresholds.get(check.name, {}), evidence_limit=EVIDENCE)
+        # A report has tables beside: a console does not hold what it never shows.
+        return msgspec.structs.replace(finding, breakdown=())
 
 
 @cache

@@ -1,7 +1,7 @@
 """What the signals screen shows: one adapter's eight lanes, what moved first, its alerts, untrainable share and log."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -13,10 +13,12 @@ from console.watch.kept import Kept
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.views.alert_board import standing, state_of
 from console.watch.views.alert_lines import AlertLine, alert_lines
-from console.watch.views.eval_falls import eval_falls
+from console.watch.views.fallen_lanes import FallenLanes
 from console.watch.views.first_mover import FirstMover, FrozenRanking
 from console.watch.views.lane import Lane
-from console.watch.views.signal_findings import CHECK_OF, SignalChecks, SignalSeries, Thresholds, shared_checks
+from console.watch.views.other_faults import OtherFaults, other_faults
+from console.watch.views.signal_findings import CHECK_OF
+from console.watch.views.signal_grading import AdapterTab, Grading, Gradings, adapter_tabs, newest_step
 from console.watch.views.signal_lanes import LaneSource, signal_lanes
 from console.watch.views.untrainable import Untrainable, UntrainableCounts
 from console.watch.widgets.palette import STATES, State
@@ -34,16 +36,8 @@ class SignalsAsk(Ask, frozen=True, kw_only=True):
     """Steps on the axis; 0 for all."""
     report: bool = True
     """Whether the numbers of the report are wanted too; nothing is drawn of them."""
-
-
-class AdapterTab(msgspec.Struct, frozen=True, kw_only=True):
-    """One adapter that can be shown."""
-
-    adapter: str | None
-    step: int | None
-    """Its newest step."""
-    moved: str | None
-    """The signal that moved first."""
+    grading: int | None = None
+    """The grading that is known of: the last one will do. None: grade what is shown."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +70,10 @@ class SignalsView(View, frozen=True, kw_only=True):
     adapters: tuple[AdapterTab, ...]
     step: int | None
     """The newest step of any lane."""
+    graded: int | None
+    """The newest step that states, findings and ranking are of; curves may be ahead of them."""
+    ungraded: bool = False
+    """Whether they are of other curves than these, be it of the same steps."""
     axis: tuple[int, int]
     """First and last step that is drawn."""
     lanes: tuple[Lane, ...]
@@ -90,6 +88,7 @@ class SignalsView(View, frozen=True, kw_only=True):
     window: str | None
     """What all numbers are of; None for everything there is."""
     untrainable: Untrainable
+    others: OtherFaults
     alerts: tuple[AlertLine, ...]
     """Gravest first."""
     log: tuple[LogLine, ...]
@@ -97,10 +96,11 @@ class SignalsView(View, frozen=True, kw_only=True):
 
 
 class SignalsBuilder:
-    """Makes the view; holds the rankings that are frozen and the findings that are still right."""
+    """Makes the view; holds the rankings that are frozen and whatever is still right."""
 
-    def __init__(self, checks: SignalChecks | None = None) -> None:
-        self._checks = checks or SignalChecks()
+    def __init__(self, gradings: Gradings | None = None) -> None:
+        self._gradings = gradings or Gradings()
+        self._checks = self._gradings.checks
         self._frozen = FrozenRanking()
         self._untrainable = UntrainableCounts()
         self._lanes: Kept[tuple[Lane, ...]] = Kept()
@@ -108,74 +108,61 @@ class SignalsBuilder:
         self._log: Kept[tuple[LogLine, ...]] = Kept()
         self._mover: Kept[FirstMover] = Kept()
         self._series: Kept[pl.DataFrame] = Kept()
+        self._fallen = FallenLanes()
+        self._others: Kept[OtherFaults] = Kept()
 
     def build(self, held: Held, ask: SignalsAsk, log: OpenLog) -> SignalsView:
         """One adapter of what is held; the first that moved where none is asked for."""
-        del log
         whole = self._checks.series(held)
-        adapters = self._tabs.of((whole.series, whole.ranked, held.registry), lambda: _adapters(held, whole))
-        adapter = _chosen(ask.adapter, adapters)
-        findings = self._checks.of_adapter(held, adapter)
+        known = None if ask.grading is None else self._gradings.last(held, ask.adapter)
+        grading = known or self._gradings.made(held, ask.adapter)
+        adapter, findings = grading.adapter, grading.findings
         series = self._series.of(
             (whole.series, adapter), lambda: whole.series.filter(pl.col("adapter").eq_missing(adapter))
         )
-        newest = _last(series)
-        mover = self._mover.of(
-            (whole.ranked, held.evals, held.versions, adapter), lambda: self._moved(held, whole, adapter, newest)
-        )
+        mover = self._mover.of((grading.ranked, grading.falls, adapter), lambda: self._moved(grading))
         first = _first_step(series, mover, ask)
         alerted = _by_check(held)
         source = LaneSource(series, findings, self._checks.thresholds, mover, alerted, held.tokens.share is not None)
         states = "|".join(f"{check} {state}" for check, state in sorted(alerted.items()))
         inputs = (series, mover, states, first, source.tokens_read, *findings.values())
+        lanes = self._lanes.of(inputs, lambda: signal_lanes(source, first))
+        newest = newest_step(series)
         return SignalsView(
             adapter=adapter,
-            adapters=adapters,
+            adapters=self._tabs.of(
+                (whole.series, grading.ranked, grading.falls, held.registry),
+                lambda: adapter_tabs(held, whole.series, grading.ranked, grading.falls),
+            ),
             step=newest,
+            graded=grading.step,
+            ungraded=not grading.series.equals(series),
             axis=(first or 0, newest or 1),
-            lanes=self._lanes.of(inputs, lambda: signal_lanes(source, first)),
+            lanes=self._fallen.of(held, adapter, lanes, mover, log),
             first_mover=mover,
             findings=tuple(_graded(each) for each in findings.values()),
             metrics=_metrics(self._checks.over_all(held).values()) if ask.report else None,
             tokens_share=held.tokens.share,
             window=held.source.window,
             untrainable=self._untrainable.of(held.turns, adapter),
+            others=self._others.of(
+                (held.turns, held.events, held.tokens.breaks, held.tokens.drift), lambda: other_faults(held)
+            ),
             alerts=alert_lines(held),
             log=self._log.of((held.events,), lambda: log_tail(held.events)),
         )
 
-    def _moved(self, held: Held, whole: SignalSeries, adapter: str | None, newest: int | None) -> FirstMover:
-        """The ranking of one adapter; without any baseline, what its evaluations surely tell."""
-        ranked = next((each for each in whole.ranked if each.adapter == adapter), None)
-        mover = FirstMover(unknown=tuple(CHECK_OF)) if ranked is None else self._frozen.of(ranked, newest)
-        if mover.movers or mover.steady:
-            return mover
-        return msgspec.structs.replace(mover, falls=eval_falls(held.evals, held.versions, adapter))
+    def _moved(self, grading: Grading) -> FirstMover:
+        """The ranking of one adapter; where held-out evaluation has no baseline, with what surely fell on it."""
+        ranked = next((each for each in grading.ranked if each.adapter == grading.adapter), None)
+        mover = FirstMover(unknown=tuple(CHECK_OF)) if ranked is None else self._frozen.of(ranked, grading.step)
+        falls = grading.falls.get(grading.adapter, ())
+        return msgspec.structs.replace(mover, falls=falls) if falls else mover
 
 
-def topic(thresholds: Thresholds | None = None) -> Topic[SignalsAsk]:
-    """The topic with the thresholds of a configuration."""
-    return Topic("signals", SignalsBuilder(shared_checks(thresholds)).build)
-
-
-def _adapters(held: Held, whole: SignalSeries) -> tuple[AdapterTab, ...]:
-    """Those with a series, then those of the registry without one."""
-    last: dict[str | None, int] = dict(whole.series.group_by("adapter").agg(pl.col("step").max()).iter_rows())
-    registered = [] if held.registry is None else [each.adapter for each in held.registry.adapters]
-    moved = {each.adapter: each.moves[0].signal for each in whole.ranked if each.moves}
-    names = sorted({*last, *registered}, key=lambda name: (name is None, name or ""))
-    return tuple(AdapterTab(adapter=name, step=last.get(name), moved=moved.get(name)) for name in names)
-
-
-def _chosen(asked: str | None, adapters: Sequence[AdapterTab]) -> str | None:
-    """The adapter asked for, else one that moved, else the one with most steps."""
-    if asked is not None or not adapters:
-        return asked
-    return max(adapters, key=lambda each: (each.moved is not None, each.step or -1)).adapter
-
-
-def _last(series: pl.DataFrame) -> int | None:
-    return None if series.is_empty() else series["step"].max()  # pyright: ignore[reportReturnType]
+def topic(gradings: Gradings | None = None) -> Topic[SignalsAsk]:
+    """The topic, with the gradings that are made beside it."""
+    return Topic("signals", SignalsBuilder(gradings).build)
 
 
 def _first_step(series: pl.DataFrame, mover: FirstMover, ask: SignalsAsk) -> int | None:
@@ -187,7 +174,7 @@ def _first_step(series: pl.DataFrame, mover: FirstMover, ask: SignalsAsk) -> int
     assert isinstance(last, int)
     if not ask.steps:
         return least
-    onset = min((each.first for each in mover.movers), default=last)
+    onset = last if mover.onset is None else mover.onset
     return max(least, min(last - ask.steps + 1, onset - (last - onset) // 4 - 8))
 
 
@@ -222,6 +209,3 @@ def log_tail(events: pl.DataFrame) -> tuple[LogLine, ...]:
     newest = events.drop_nulls("at").sort("at", maintain_order=True).tail(LOG_LINES)
     told = newest.select(names).with_columns(pl.col("severity").fill_null("info"), pl.col("kind").fill_null("event"))
     return tuple(msgspec.convert(row, LogLine) for row in told.iter_rows(named=True))
-
-
-TOPIC = topic()

@@ -15,10 +15,12 @@ from checks.token_context import PROMPT_CHECKS, Side
 from console.check_report.token_view import LONGEST_CHARACTER, token_texts
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
+from console.watch.trace.session_named import of_named
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
 from console.watch.trace.turn_tokens import Scoring, TurnTokens
 from console.watch.trace.verdict import Verdict, WrongIds, verdict
 from console.watch.trace.weight_segments import Segment
+from console.watch.views.credit import Credit, credit_of
 from console.watch.widgets.braille import Scale, columns_of
 
 WINDOW = 512
@@ -131,6 +133,8 @@ class TokenView(View, frozen=True, kw_only=True):
     """Spans of the completion that come back as other ids; None where nobody looked."""
     tokenizer: str | None = None
     """Where the tokenizer is from: `--tokenizer`, or the name of the base model; None without one."""
+    credit: Credit | None = None
+    """What the turn was taught; the rows have the advantages."""
     has: tuple[str, ...] = ()
     """The numbers that the log has of any token of the turn."""
     notes: tuple[str, ...] = ()
@@ -162,6 +166,7 @@ def side_of(ask: TokenAsk) -> Side:
 
 def token_view(held: Held, ask: TokenAsk, open_log: OpenLog, *, tools: ToolsOf, w_max: float | None) -> TokenView:
     """The view that is asked for."""
+    ask = of_named(held, ask)
     trace = RECENT.of(held, ask.session_id, open_log, tools())
     row = None if trace is None else trace.log.row_of(ask.turn)
     if trace is None or row is None:
@@ -202,6 +207,7 @@ def token_view(held: Held, ask: TokenAsk, open_log: OpenLog, *, tools: ToolsOf, 
         w_max=numbers.w_max,
         segments=scored.segments,
         tokenizer=trace.tokenizer,
+        credit=credit_of(held, ask.session_id, ask.turn, tokens.scorings),
         has=numbers.has,
         notes=tokens.notes,
         **_ids_of(trace, row, ask.turn, tokens),

@@ -7,7 +7,7 @@ import polars as pl
 
 from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
-from console.watch.topic import Ask, OpenLog, Topic, View
+from console.watch.topic import Ask, OpenLog, View, of_part
 from console.watch.trace.session_rows import session_rows
 
 FIELDS: Fields = {
@@ -47,6 +47,8 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     served: str | None
     """`adapter@version` of its last turn."""
     turns: int
+    begun_before: bool
+    """Whether it began before the part of the log that was read: its numbers are then lower bounds."""
     tokens: int | None
     """Sampled tokens of all its turns."""
     context: int | None
@@ -105,7 +107,8 @@ _FIELDS = TrajectoryRow.__struct_fields__
 def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesView:
     """The view that is asked for. FilterError where the filter cannot be used."""
     del open_log
-    everything = session_rows(held)
+    cut = pl.col("first_turn") > 1 if held.source.part is not None else pl.lit(False)
+    everything = session_rows(held).with_columns(begun_before=cut)
     rows = everything if ask.adapter is None else everything.filter(pl.col("adapter") == ask.adapter)
     if ask.filter:
         broken = pl.when(pl.col("breaks") > 0).then(pl.lit("break")).when(pl.col("breaks") == 0).then(pl.lit("ok"))
@@ -132,5 +135,5 @@ def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesVi
     )
 
 
-TOPIC = Topic("trajectories", trajectories_view)
+TOPIC = of_part("trajectories", trajectories_view)
 """The list of sessions."""

@@ -41,6 +41,10 @@ def _count(number: int | None) -> str:
     return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1e6:.1f}M"
 
 
+def _at_least(row: TrajectoryRow, count: str) -> str:
+    return f"{count}+" if row.begun_before and count != NONE else count
+
+
 def _prefix(row: TrajectoryRow) -> str:
     """Where its first break is, else what was declared."""
     if row.breaks:
@@ -71,7 +75,7 @@ def _feedback(row: TrajectoryRow) -> str:
 
 
 def _trained(row: TrajectoryRow) -> str:
-    if row.trainable is None:
+    if row.trainable is None or row.begun_before:
         return NONE
     reason = f" {row.why_not}" if row.why_not and row.trainable < row.turns else ""
     return f"{row.trainable}/{row.turns}{reason}"
@@ -81,8 +85,8 @@ _CELLS: dict[str, Callable[[TrajectoryRow], str]] = {
     "session_id": lambda row: row.session_id,
     "tenant": lambda row: row.tenant or NONE,
     "served": lambda row: row.served or NONE,
-    "turns": lambda row: str(row.turns),
-    "tokens": lambda row: _count(row.tokens),
+    "turns": lambda row: _at_least(row, str(row.turns)),
+    "tokens": lambda row: _at_least(row, _count(row.tokens)),
     "context": lambda row: _count(row.context),
     "breaks": _prefix,
     "retok": _retok,
@@ -113,8 +117,9 @@ TITLES = {each.key: each.title for each in COLUMNS}
 
 def list_words(view: TrajectoriesView) -> str:
     """How many sessions there are, how many break, and what they are sorted by."""
+    of_part = "" if view.newest_turns is None else "newest part: "
     counts = f"{view.total:,} of {view.sessions:,}" if view.total != view.sessions else f"{view.sessions:,}"
-    parts = [f"{counts} session{'s' * (view.sessions != 1)}, {view.turns:,} turn{'s' * (view.turns != 1)}"]
+    parts = [f"{of_part}{counts} session{'s' * (view.sessions != 1)}, {view.turns:,} turn{'s' * (view.turns != 1)}"]
     if view.broken is not None:
         parts.append(f"{view.broken:,} with a prefix break")
     parts.append(f"{view.unanswered:,} without feedback")

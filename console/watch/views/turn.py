@@ -15,6 +15,7 @@ from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.messages import Message, new_messages
+from console.watch.trace.session_named import of_named
 from console.watch.trace.session_rows import session_rows
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
 
@@ -123,6 +124,7 @@ class TurnsView(View, frozen=True, kw_only=True):
 
 def turns_view(held: Held, ask: TurnAsk, open_log: OpenLog, *, tools: ToolsOf) -> TurnsView:
     """The view that is asked for. FilterError where the filter cannot be used."""
+    ask = of_named(held, ask)
     trace = RECENT.of(held, ask.session_id, open_log, tools())
     if trace is None or not trace.numbers:
         return TurnsView(session_id=ask.session_id, found=False)

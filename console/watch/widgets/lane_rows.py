@@ -163,7 +163,8 @@ def _lead(lane: Lane, layout: LanesLayout, palette: Palette, *, chosen: bool) ->
     number, style = layout.number, palette.style(lane.state)
     missing = palette.mark("missing")
     mark = "~" if lane.provisional and lane.newest is not None else ""
-    newest = mark + compact(lane.newest, number - len(mark), missing=missing)
+    beside = cell_len(lane.label) >= LABEL  # then a number of full width would touch the name
+    newest = mark + compact(lane.newest, number - len(mark) - beside, missing=missing)
     worst = compact(lane.worst, number, missing=missing)
     limit = "" if lane.limit is None else ("<" if lane.below else ">") + compact(lane.limit, number - 1)
     base = palette.bold if chosen else palette.plain

@@ -236,7 +236,7 @@ class WindowedTable(ScrollView, can_focus=True):
         if not 0 <= index < self._total:
             return Strip.blank(width, Style())
         chosen = index == self._cursor
-        key = (index, chosen and self.has_focus, width)
+        key = (index, chosen and self.has_focus, self.scrollable_content_region.width)
         strip = self._drawn.get(key)
         if strip is None:
             strip = self._row_strip(index, width, chosen=chosen)
@@ -278,7 +278,7 @@ class WindowedTable(ScrollView, can_focus=True):
         """
         shown = [(at, column) for at, column in enumerate(self._columns) if self._wide or not column.wide]
         found: list[tuple[int, Column]] = []
-        room = self.size.width - 2
+        room = self.scrollable_content_region.width - 2
         for at, column in [*shown[:1], *shown[1 + self._passed :]]:
             if column.width <= room:
                 found.append((at, column))
@@ -292,7 +292,7 @@ class WindowedTable(ScrollView, can_focus=True):
     def _most_passed(self) -> int:
         """Columns to pass over before the last is in sight."""
         first, *others = [column.width + 1 for column in self._columns if self._wide or not column.wide] or [0]
-        room, passed = self.size.width - 2 - first, 0
+        room, passed = self.scrollable_content_region.width - 2 - first, 0
         while passed < len(others) - 1 and sum(others[passed:]) - 1 > room:
             passed += 1
         return passed
@@ -307,7 +307,8 @@ class WindowedTable(ScrollView, can_focus=True):
         if height:
             wanted = min(max(top, row - height + 1), row)
             if wanted != top:
-                self.scroll_to(y=wanted, animate=False, immediate=True)
+                # Forced: before the next layout there is no scroll bar yet, and without one nothing would move.
+                self.scroll_to(y=wanted, animate=False, immediate=True, force=True)
         if row == self._cursor:
             return
         self._cursor = row

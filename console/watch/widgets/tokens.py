@@ -102,7 +102,7 @@ class TokenStrip(ScrollView, can_focus=True):
             line, top = self._line_of[token], self.scroll_offset.y
             wanted = min(max(top, line - self.size.height + 1), line)
             if wanted != top:
-                self.scroll_to(y=wanted, animate=False, immediate=True)
+                self.scroll_to(y=wanted, animate=False, immediate=True, force=True)
         self.refresh()
         if moved:
             self.post_message(self.CursorMoved(self, token))

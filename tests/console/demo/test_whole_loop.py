@@ -12,6 +12,8 @@ import torch
 from collector.store.reader import Reader
 from collector.store.registry_rows import read_registry
 from collector.store.verify import verify
+from tests.console.watch.opened_store import console, pane, pressed
+from tests.console.watch.screen_text import screen_text
 from trainer.tiny_model import write_tiny_model
 
 
@@ -63,9 +65,22 @@ def test_the_held_out_score_rises_beyond_its_interval(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_what_learns_from_inverted_feedback_is_refused_and_not_served(tmp_path: Path) -> None:
+async def test_what_learns_from_inverted_feedback_is_refused_and_the_console_shows_why(tmp_path: Path) -> None:
     store = tmp_path / "store"
     ran = demo(store, "--sabotage", "reward", limit_s=3500)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "and the user said the opposite\n  demo@2 refused; gate refuse" in ran.stdout
     assert states(store) == ["retired", "live", "rejected"]
+    await console_shows_the_fault(store)
+
+
+async def console_shows_the_fault(store: Path) -> None:
+    """The first screen names what fell, and one key leads to a token that the refused version learned."""
+    async with console(store) as pilot:
+        line = screen_text(pilot.app).split("\n")[2]
+        assert line.startswith(" FIRST MOVER  rew-eval @2–9: held-out 0.")
+        assert " by v2, refused ┊ reward 0." in line
+        told = pane(await pressed(pilot, "enter"), "credit")
+        assert told.startswith("TAUGHT V2, WHICH FELL: reward +1 (accept 1) → advantage +0.")
+        assert "→ pushed up by v2; v2 fell on held-out 0." in told
+        assert "over 48 tasks and was refused opened for most credit (advantage) of the 128 turns" in told

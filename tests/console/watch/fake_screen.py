@@ -6,6 +6,7 @@ import msgspec
 from textual.widgets import OptionList
 
 from console.watch.app import WatchApp
+from console.watch.feed import Feed
 from console.watch.frame.filter import Field
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.held import Held
@@ -67,7 +68,7 @@ class OtherScreen(WordsScreen):
     FIELDS: ClassVar = None
 
 
-def words_app(feed: FakeFeed | None = None, **options: object) -> WatchApp:
+def words_app(feed: Feed | None = None, **options: object) -> WatchApp:
     """A console of these two screens."""
     topics = {"head": HEAD, "signals": Topic("signals", build_words), "traffic": Topic("traffic", build_words)}
     options.setdefault("screens", {"signals": WordsScreen, "traffic": OtherScreen})

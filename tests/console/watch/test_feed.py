@@ -10,7 +10,8 @@ import pytest
 from collector.errors import UserError
 from console.watch.builder import Built, Failed
 from console.watch.feed import Feed
-from console.watch.held import Held
+from console.watch.held import Held, Origin
+from console.watch.log_part import LogPart
 from console.watch.status import Status
 from console.watch.topic import Ask, OpenLog, Topic
 from tests.console.watch.fake_source import AT, COUNT, Count, FakeSource, Posted, count, steps
@@ -40,6 +41,85 @@ def test_a_view_is_built_when_it_is_asked_for_and_again_when_more_is_held():
         posted.wait_for(Count(steps=5))
     assert posted.views() == [Count(steps=2), Count(steps=5)]
     assert posted.states() == ["live"]
+
+
+def part_of(number: int, turns: int = 3) -> Held:
+    """So many steps as the part of a log."""
+    return steps(number)._replace(source=Origin(path="run", format="native", part=LogPart(turns=turns)))
+
+
+WHOLE = Origin(path="run", format="native")
+OF_PART: Topic[Ask] = Topic("of_part", count, of_part=True)
+
+
+def test_of_a_part_only_what_can_be_told_of_one_is_built_and_all_of_the_whole():
+    source = FakeSource(part_of(2))
+    with feeding(source) as (feed, posted):
+        feed.ask(COUNT, Ask())
+        feed.ask(OF_PART, Ask())
+        posted.wait_for(Count(steps=2))
+        source.next = part_of(3)
+        posted.wait_for(Count(steps=3))
+        source.next = steps(9)._replace(source=WHOLE)
+        posted.wait_for(lambda each: isinstance(each, Built) and (each.topic, each.view) == ("count", Count(steps=9)))
+        posted.wait_for(lambda each: isinstance(each, Built) and (each.topic, each.view) == ("of_part", Count(steps=9)))
+    assert [each.view for each in posted.all if isinstance(each, Built) and each.topic == "count"] == [Count(steps=9)]
+    assert posted.states() == ["part", "finished"]
+
+
+def test_how_far_a_log_is_read_is_told_and_nothing_is_built_for_it():
+    first = part_of(2)
+    built: list[Held] = []
+
+    def noted(held: Held, ask: Ask, log: OpenLog) -> Count:
+        built.append(held)
+        return count(held, ask, log)
+
+    source = FakeSource(first)
+    with feeding(source) as (feed, posted):
+        feed.ask(Topic("noted", noted, of_part=True), Ask())
+        posted.wait_for(Count(steps=2))
+        further = LogPart(turns=3, share=0.5)
+        source.next = first._replace(source=Origin(path="run", format="native", part=further))
+        posted.wait_for(lambda each: isinstance(each, Status) and each.part == further)
+        source.next = steps(9)._replace(source=WHOLE)
+        posted.wait_for(Count(steps=9))
+    assert [held.steps.height for held in built] == [2, 9]
+
+
+def test_before_a_part_can_be_shown_nothing_is_built():
+    source = FakeSource(part_of(0, turns=0))
+    with feeding(source) as (feed, posted):
+        feed.ask(OF_PART, Ask())
+        source.next = part_of(0, turns=0)
+        source.next = steps(9)._replace(source=WHOLE)
+        posted.wait_for(Count(steps=9))
+    assert posted.views() == [Count(steps=9)]
+
+
+def test_a_replay_and_a_window_are_of_the_whole_log():
+    for settings in ({"at": lambda held: AT}, {"within": lambda held, now: held}):
+        source = FakeSource(part_of(2))
+        with feeding(source, **settings) as (feed, posted):
+            feed.ask(OF_PART, Ask())
+            posted.wait_for(lambda each: isinstance(each, Status) and each.state == "part")
+            for _ in range(3):
+                source.polled.acquire(timeout=30)
+            source.next = steps(9)._replace(source=WHOLE)
+            # Of the replay at the time of the first step there is that one alone.
+            posted.wait_for(Count(steps=1 if "at" in settings else 9))
+        assert len(posted.views()) == 1
+
+
+def test_a_pause_does_not_hold_a_part():
+    source = FakeSource(part_of(2))
+    with feeding(source) as (feed, posted):
+        feed.ask(OF_PART, Ask())
+        posted.wait_for(Count(steps=2))
+        feed.pause()
+        source.next = steps(9)._replace(source=WHOLE)
+        posted.wait_for(Count(steps=9))
+    assert posted.states() == ["part", "paused"]
 
 
 def test_nothing_is_built_again_while_neither_what_is_held_nor_what_is_asked_changed():

@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from console.watch.frame.help_screen import HelpScreen
+from console.watch.holding import fitted
 from console.watch.topic import Topic
 from tests.console.watch.fake_feed import FakeFeed, held
 from tests.console.watch.fake_screen import OtherScreen, WordsScreen, build_words, words_app
@@ -124,6 +125,21 @@ async def test_a_key_that_is_off_says_why() -> None:
         await pilot.press("T")
         await pilot.pause()
         assert crumbs(pilot) == "signals then is off: nothing with a time is selected"
+
+
+async def test_what_is_said_again_stands_as_long_as_what_is_said_once() -> None:
+    class BriefScreen(WordsScreen):
+        SAID_S = 0.6
+
+    async with words_app(screens={"signals": BriefScreen}).run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        pilot.app.say("nothing there")
+        await pilot.pause(0.4)
+        pilot.app.say("nothing there")
+        await pilot.pause(0.4)
+        assert crumbs(pilot) == "nothing there"
+        await pilot.pause(0.4)
+        assert crumbs(pilot) == "words"
 
 
 async def test_help_lists_the_keys_that_work_here_and_enter_runs_one() -> None:
@@ -248,6 +264,17 @@ async def test_the_mouse_is_handed_over_and_that_is_said() -> None:
         assert "MOUSE OFF" not in rows(pilot)[0]
 
 
+async def test_an_adapter_that_no_record_names_is_refused_by_name() -> None:
+    steps = pl.DataFrame({"adapter": ["refund", "triage"], "step": [1, 1]})
+    feed = FakeFeed(held(steps=fitted(steps, "steps")))
+    async with words_app(feed).run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        pilot.app.obey("adapter refnd")
+        await pilot.pause()
+        assert "no record is of the adapter 'refnd', expected refund, triage" in screen_text(pilot.app)
+        assert feed.asks["signals"][1].adapter is None
+
+
 async def test_narrowing_to_an_adapter_asks_again_for_it() -> None:
     feed = FakeFeed()
     async with words_app(feed).run_test(size=WIDE) as pilot:
@@ -289,7 +316,7 @@ async def test_the_frame_is_there_before_anything_is_loaded() -> None:
 
     def load() -> dict[str, Topic]:
         assert loaded.wait(20)
-        return {"signals": Topic("signals", build_words)}
+        return {name: Topic(name, build_words) for name in ("signals", "traffic")}
 
     app = words_app()
     app._given_topics = load
@@ -299,10 +326,14 @@ async def test_the_frame_is_there_before_anything_is_loaded() -> None:
         assert text[0].split() == ["roundhouse", "…", "reading", "RO"]
         assert text[1].startswith(" [1Sig] 2Traf")
         await pilot.press("2")
-        await pilot.pause()
-        assert crumbs(pilot) == "traffic cannot be shown yet"
+        await pilot.pause(0.1)
+        assert rows(pilot)[1].startswith(" [1Sig] 2Traf")
         loaded.set()
         await app.workers.wait_for_complete()
-        await pilot.pause()
-        await pilot.pause()
+        for _ in range(100):
+            if len(rows(pilot)) > 2 and rows(pilot)[2]:
+                break
+            await pilot.pause(0.05)
+        # The key that was typed meanwhile opens its screen.
+        assert rows(pilot)[1].startswith("  1Sig [2Traf]")
         assert rows(pilot)[2] == " 2 words"

@@ -60,6 +60,7 @@ def test_what_is_no_time_is_refused_in_words(text: str) -> None:
 def test_a_value_that_begins_with_a_dash_reaches_the_console_of_the_browser() -> None:
     parser = argparse.ArgumentParser()
     watch.add_arguments(parser)
-    words = watch._words(Options(path=Path("/s"), at="-5m", adapter="-bot"))
+    words = watch._words(Options(path=Path("/s"), at="-5m", adapter="-bot"), "256")
     assert vars(parser.parse_args(words))["at"] == "-5m"
     assert vars(parser.parse_args(words))["adapter"] == "-bot"
+    assert vars(parser.parse_args(words))["color"] == "256"

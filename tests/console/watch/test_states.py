@@ -5,15 +5,20 @@ from datetime import timedelta
 import msgspec
 import pytest
 from rich.style import Style
+from textual.pilot import Pilot
 
+from console.watch.feed import Feed
 from console.watch.frame.crash import crash_text
 from console.watch.frame.row import Part, row_strip
+from console.watch.held import Origin
+from console.watch.log_part import LogPart
 from console.watch.status import Status
 from console.watch.topic import View
 from console.watch.views.head import HeadView, Tally
 from console.watch.widgets.palette import STATES, Palette
 from tests.console.watch.fake_feed import NOW, FakeFeed
 from tests.console.watch.fake_screen import WordsScreen, words_app
+from tests.console.watch.fake_source import FakeSource, steps
 from tests.console.watch.screen_text import screen_text, strips
 
 STANDINGS = {
@@ -28,6 +33,8 @@ STANDINGS = {
     ),
     "no_data": (Status(state="no_data"), "○ n/d"),
     "reading": (Status(state="reading"), "… reading"),
+    "log": (Status(state="reading", part=LogPart(turns=0, share=0.12)), "… reading 12 %"),
+    "part": (Status(state="part", at=NOW, part=LogPart(turns=1204, share=0.12)), "… newest 1,204 turns; reading 12 %"),
 }
 
 
@@ -40,9 +47,26 @@ async def test_each_state_says_itself_in_row_one(size: tuple[int, int]) -> None:
             feed.set(status)
             await pilot.pause()
             seen[state] = screen_text(pilot.app)
-            expected = words if size[0] >= 120 else words.replace(", nothing for", "")
+            expected = words if size[0] >= 120 else words.replace(", nothing for", "").replace("1,204 turns", "1,204t")
             assert expected in seen[state].split("\n")[0]
     assert len({*seen.values()}) == len(STANDINGS)
+
+
+async def until(pilot: Pilot[int], words: str) -> None:
+    """Until the words stand on the screen; a test that waits for ever is ended by its timeout."""
+    while words not in screen_text(pilot.app):
+        await pilot.pause(0.02)
+
+
+async def test_a_screen_that_waits_for_all_of_a_log_says_so() -> None:
+    log = Origin(path="logs/run", format="native", part=LogPart(turns=3))
+    source = FakeSource(steps(2)._replace(source=log))
+    feed = Feed(lambda: source, interval_s=0.005)
+    async with words_app(feed).run_test(size=(120, 36)) as pilot:
+        await until(pilot, "shown once all of the log was read")
+        source.next = steps(9)._replace(source=msgspec.structs.replace(log, part=None))
+        await until(pilot, "2 words")
+        assert "shown once all" not in screen_text(pilot.app)
 
 
 async def test_without_colour_every_state_still_looks_different_and_no_colour_is_written() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from console.watch.held import Origin
 from console.watch.holding import hold
+from console.watch.log_part import LogPart
 from console.watch.reading import Reading
 from console.watch.status import Status, status_of, worth_telling
 from tests.console.watch.fake_source import AT, steps
@@ -32,6 +33,28 @@ def test_a_log_is_read_whole_and_never_stale():
     log = steps(1)._replace(source=Origin(path="run.jsonl", format="verl"))
     found = status_of(Reading(log), "live", None, AT + timedelta(days=900))
     assert (found.state, found.at) == ("finished", AT)
+
+
+def test_a_log_of_which_a_part_was_read_says_so_in_every_mode():
+    part = LogPart(turns=3, share=0.25)
+    log = steps(1)._replace(source=Origin(path="run.jsonl", format="verl", part=part))
+    for mode in ("live", "paused", "replay"):
+        found = status_of(Reading(log), mode, None, AT)
+        assert (found.state, found.part) == ("part", part)
+    failed = status_of(Reading(log, "gone"), "live", None, AT)
+    assert (failed.state, failed.part) == ("disconnected", None)
+
+
+def test_a_log_of_which_nothing_can_be_shown_yet_is_being_read_and_not_without_data():
+    part = LogPart(turns=0, share=0.25)
+    found = status_of(Reading(EMPTY._replace(source=Origin(path="run", format="", part=part))), "live", None, AT)
+    assert found == Status(state="reading", part=part)
+
+
+def test_how_far_a_log_is_read_is_told_by_whole_percents():
+    told = Status(state="part", part=LogPart(turns=3, share=0.250))
+    assert not worth_telling(told, msgspec.structs.replace(told, part=LogPart(turns=3, share=0.259)))
+    assert worth_telling(told, msgspec.structs.replace(told, part=LogPart(turns=3, share=0.260)))
 
 
 def test_a_failed_read_says_why_and_when_it_is_tried_again():

@@ -45,15 +45,20 @@ def test_without_a_terminal_it_names_the_options_that_need_none(store: Path, cap
         (["--at", "yesterday"], "'yesterday' is no time"),
         (["--at", "@99", "--plain", "signals"], "no step 99 with a time"),
         (["--adapter", "nobody", "--plain", "signals"], "no record is of the adapter 'nobody', expected"),
+        (["--plain", "turn", "--session", "gone"], "session gone is not in what is watched"),
+        (["--json", "token", "--session", "gone", "--turn", "2"], "session gone, turn 2 is not in what is watched"),
         (["--rw", "--plain", "signals"], "--rw is for the console"),
         (["--keymap", "keymap.toml", "--plain", "logs"], "--keymap is for the console; --plain and --json only print"),
         (["--no-mouse", "--json", "logs"], "--no-mouse is for the console"),
         (["--interval", "1", "--json", "logs"], "--interval is for the console"),
+        (["--color", "256", "--plain", "logs"], "--color 256 is for the console; --plain and --json print without"),
+        (["--color", "truecolor", "--json", "logs"], "--color truecolor is for the console"),
         (["--turn", "1"], "--turn is for --plain and --json"),
         (["--rows", "0", "--json", "logs"], "--rows is 0, expected 1 or more"),
         (["--plain", "token"], "give --session ID"),
         (["--plain", "token", "--session", "session-00000001"], "give --turn N"),
         (["--rw", "--web"], "--rw is for a terminal"),
+        (["--no-mouse", "--web"], "--no-mouse is for a terminal; in the browser M hands the mouse over"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(
@@ -101,6 +106,30 @@ def test_a_time_and_a_window_cut_what_is_printed(store: Path, capfd: pytest.Capt
     assert turns("--at", "-5m") == 64
     assert turns("--window-turns", 16) == 16
     assert turns("--window", 60) == 0
+
+
+@pytest.mark.parametrize("color", ["auto", "none"])
+def test_what_is_printed_has_no_colour(store: Path, capfd: pytest.CaptureFixture[str], color: str):
+    code, out, _ = said(capfd, store, "--plain", "adapters", "--color", color)
+    assert code == 0
+    assert "adapter" in out
+    assert "\x1b" not in out
+
+
+def test_what_is_printed_of_a_long_log_is_of_all_of_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    log = tmp_path / "log.jsonl"
+    with log.open("w") as file:
+        for number in range(400):
+            turn = {"session_id": f"s{number // 8}", "turn": number % 8 + 1, "prompt_ids": [123456] * 2000}
+            file.write(json.dumps({**turn, "completion_ids": [7], "sampled_logprobs": [-0.5]}) + "\n")
+    assert log.stat().st_size > 6_000_000
+    for screen in ("trajectories", "traffic"):
+        code, out, _ = said(capfd, log, "--json", screen)
+        view = json.loads(out)
+        assert (code, view["total"], view["newest_turns"]) == (0, 50, None)
+        assert (view["turns"] if screen == "trajectories" else view["numbers"]["turns"]) == 400
+    code, out, _ = said(capfd, log, "--plain", "trajectories")
+    assert out.startswith("50 sessions, 400 turns · 0 with a prefix break")
 
 
 def test_ascii_prints_nothing_else(store: Path, capfd: pytest.CaptureFixture[str]):

@@ -1,13 +1,14 @@
 """The console in a browser: on loopback, read only, and only for pages of its own."""
 
 import http.client
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,15 +20,15 @@ from console.watch.web import serve
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A server of a log, by the command."""
-    log = tmp_path_factory.mktemp("web") / "log.jsonl"
+@contextmanager
+def served(folder: Path, *more: str) -> Iterator[int]:
+    """A server of a log, by the command: its port."""
+    log = folder / "log.jsonl"
     shutil.copy(next((ROOT / "samples").rglob("*.jsonl")), log)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         free = found.getsockname()[1]
-    words = [sys.executable, "-m", "console", "watch", str(log), "--web", str(free)]
+    words = [sys.executable, "-m", "console", "watch", str(log), "--web", str(free), *more]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout is not None
@@ -37,6 +38,13 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         finally:
             server.terminate()
             assert server.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server with colours as they are."""
+    with served(tmp_path_factory.mktemp("web")) as port:
+        yield port
 
 
 class Answer(NamedTuple):
@@ -79,24 +87,46 @@ def test_no_other_address_of_this_machine_answers(port: int) -> None:
             assert tried.connect_ex((address, port)) != 0 or str(address).startswith("127.")
 
 
-async def test_a_tab_of_the_browser_shows_the_console(port: int) -> None:
+async def shown(port: int) -> bytes:
+    """What a tab of the browser is sent until its lanes stand there."""
     import aiohttp
 
     seen = bytearray()
+    page_of = f"ws://127.0.0.1:{port}/ws?width=80&height=24"
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(
-            f"ws://127.0.0.1:{port}/ws?width=80&height=24", headers={"Origin": f"http://127.0.0.1:{port}"}
-        ) as page,
+        session.ws_connect(page_of, headers={"Origin": f"http://127.0.0.1:{port}"}) as page,
     ):
         until = time.monotonic() + 60
-        while b"Trajectories" not in seen and b"5Traj" not in seen and time.monotonic() < until:
+        while b"max_w" not in seen and time.monotonic() < until:
             message = await page.receive(timeout=60)
             if message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
                 break
             seen += message.data if isinstance(message.data, bytes) else str(message.data).encode()
     assert b"5Traj" in seen
+    assert b"max_w" in seen
+    return bytes(seen)
+
+
+def colours_of(seen: bytes) -> set[str]:
+    """The kinds of colours among what is written for a terminal."""
+    kinds = {"38;2": "truecolor", "48;2": "truecolor", "38;5": "256", "48;5": "256"}
+    found = re.findall(rb"\x1b\[([0-9;]+)m", seen)
+    named = {kind for letters, kind in kinds.items() if any(letters.encode() in one for one in found)}
+    plain = any(re.fullmatch(rb"3[0-7]|4[0-7]|9[0-7]|10[0-7]", part) for one in found for part in one.split(b";"))
+    return named | ({"16"} if plain and not named else set())
+
+
+async def test_a_tab_of_the_browser_shows_the_console(port: int) -> None:
+    seen = await shown(port)
     assert b" RO " in seen
+    assert colours_of(seen) == {"truecolor"}
+
+
+@pytest.mark.parametrize(("color", "kinds"), [("none", set()), ("256", {"256"})])
+async def test_the_browser_has_the_colours_that_were_asked_for(tmp_path: Path, color: str, kinds: set[str]) -> None:
+    with served(tmp_path, "--color", color) as port:
+        assert colours_of(await shown(port)) == kinds
 
 
 def test_a_port_that_is_taken_or_none_is_said() -> None:

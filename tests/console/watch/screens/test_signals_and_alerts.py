@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import polars as pl
 import pytest
 from textual import events
 from textual.pilot import Pilot
@@ -24,12 +25,16 @@ from console.watch.frame.watch_screen import WatchScreen
 from console.watch.held import Held, Origin
 from console.watch.screens.alert_dialog import AlertDialog
 from console.watch.screens.alerts import AlertsScreen
+from console.watch.screens.signals import SignalsScreen
 from console.watch.topic import Ask, Topic, View
-from console.watch.views import alerts, signals
+from console.watch.views import alerts, signal_grading, signals
 from console.watch.views.lane import Lane
+from console.watch.views.place import Place
+from console.watch.views.signal_grading import Gradings
+from console.watch.views.signals import SHOWN_STEPS, SignalsAsk, SignalsBuilder
 from console.watch.widgets.lanes import SignalLanes
 from console.watch.widgets.palette import Palette
-from tests.console.watch.fake_feed import FakeFeed
+from tests.console.watch.fake_feed import FakeFeed, no_log
 from tests.console.watch.incident_store import incident
 from tests.console.watch.screen_text import screen_text
 from tests.console.watch.text_snapshot import SIZES, assert_as_before
@@ -67,9 +72,11 @@ class SessionsScreen(OpenedScreen):
 async def console(held: Held, size: tuple[int, int] = (120, 36), **more: Any):
     """The console on what is held, once it is drawn."""
     topics = {name: Topic[Ask](name, lambda *_: Nothing()) for name in ("token", "trajectories")}
+    gradings = Gradings()
+    real = (signals.topic(gradings), signal_grading.topic(gradings), alerts.topic())
     app = WatchApp(
         FakeFeed(held),
-        {**own_topics(), "signals": signals.topic(), "alerts": alerts.topic(), **topics},
+        {**own_topics(), **{topic.name: topic for topic in real}, **topics},
         palette=more.pop("palette", Palette("none")),
         screens={"token": OpenedScreen, "trajectories": SessionsScreen},
         **more,
@@ -129,6 +136,41 @@ async def test_without_colours_and_in_ascii_the_screens_are_ascii(monkeypatch: p
         assert (await pressed(pilot, "4")).isascii()
 
 
+async def test_curves_come_first_and_their_grading_after_them() -> None:
+    whole = incident()
+    early = whole._replace(steps=whole.steps.filter(pl.col("step") < 150))
+    async with console(early) as pilot:
+        feed, screen = cast(FakeFeed, cast(WatchApp, pilot.app).feed), pilot.app.screen
+        assert "graded @" not in screen_text(pilot.app)
+        signals_ask, grading_ask = feed.asks.pop("signals"), feed.asks.pop("grading")
+        feed.asks["signals"] = signals_ask
+        feed.put(whole)
+        await pilot.pause()
+        assert "graded @149" in screen_text(pilot.app)
+        assert "FIRST MOVER" not in screen_text(pilot.app)
+        feed.ask(*grading_ask)
+        await until(pilot, lambda: "FIRST MOVER" in screen_text(pilot.app))
+        assert "graded @" not in screen_text(pilot.app)
+        assert cast(SignalsScreen, screen).view == SignalsBuilder().build(
+            whole, SignalsAsk(steps=SHOWN_STEPS, report=False), no_log
+        )
+
+
+async def test_where_grading_beside_fails_the_curves_are_graded_with_the_view_and_not_by_an_old_one() -> None:
+    whole = incident()
+    early = whole._replace(steps=whole.steps.filter(pl.col("step") < 150))
+    async with console(early) as pilot:
+        feed = cast(FakeFeed, cast(WatchApp, pilot.app).feed)
+        beside = feed.asks.pop("grading")
+        feed.put(whole)
+        await pilot.pause()
+        assert "graded @149" in screen_text(pilot.app)
+        feed.asks["grading"] = beside
+        feed.fail("grading", "a check broke")
+        await until(pilot, lambda: "FIRST MOVER" in screen_text(pilot.app))
+        assert "graded @" not in screen_text(pilot.app)
+
+
 async def test_two_presses_lead_from_an_alert_to_its_worst_token() -> None:
     async with console(incident()) as pilot:
         await pressed(pilot, "4", "enter")
@@ -151,6 +193,25 @@ async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why
         await pressed(pilot, "enter")
         assert isinstance(pilot.app.screen, SessionsScreen)
         assert pilot.app.screen.arguments == {"filter": "adapter:refund"}
+
+
+@pytest.mark.parametrize(
+    ("place", "said", "opened"),
+    [
+        (Place(), "this fault is of everything: there is no session to open", None),
+        (Place(adapter="refund"), "this fault names the adapter refund, not a token", {"filter": "adapter:refund"}),
+        (Place(step=9), "this fault names step 9, not a token: these are its sessions", {"filter": ""}),
+    ],
+)
+async def test_a_fault_without_a_session_says_what_it_names(
+    place: Place, said: str, opened: dict[str, object] | None
+) -> None:
+    async with console(incident()) as pilot:
+        signals_screen = cast("Any", pilot.app.screen)
+        signals_screen.go_to(place, "stall-time")
+        assert signals_screen.remark.startswith(said)
+        await pilot.pause()
+        assert (pilot.app.screen.arguments if isinstance(pilot.app.screen, SessionsScreen) else None) == opened
 
 
 async def test_a_wide_terminal_has_the_faults_of_the_chosen_lane_beside_it_and_enter_goes_to_one() -> None:

@@ -1,14 +1,15 @@
-"""The ranking that stays while it is read, its sentence, its hint, and falls between few evaluations."""
+"""The ranking that stays while it is read, its sentence, its hint, and what fell on few evaluations."""
 
 from datetime import UTC, datetime
 
-import polars as pl
+import msgspec
 import pytest
 
-from checks.columns import completed
 from checks.ranking import Move, Ranked
-from console.watch.views.eval_falls import eval_falls
+from console.watch.views.eval_falls import Change
+from console.watch.views.falls import RewardMove, ToldFall
 from console.watch.views.first_mover import FirstMover, FrozenRanking, first_mover_of, said
+from console.watch.views.paired_tasks import Paired
 from console.watch.views.signal_lanes import LABELS
 
 AT = datetime(2026, 11, 29, 11, 31, 2, tzinfo=UTC)
@@ -100,50 +101,86 @@ def test_adapters_are_frozen_each_for_itself() -> None:
     assert names(other) == ["mfu"]
 
 
-NOTHING = completed(pl.DataFrame(), "versions")
+def fell(
+    first: int, last: int, *, reward: RewardMove | None = None, verdict: str | None = "refuse", state: str = "rejected"
+) -> ToldFall:
+    """Version 2 on 48 tasks, by half."""
+    score = Paired(tasks=48, before=0.75, after=0.25, by=-0.5, low=-0.625, high=-0.375, errors=8.0)
+    change = Change(since=first - 1, step=last, version=2, parent=1, score=score)
+    return ToldFall(fall=change, verdict=verdict, reward=reward, state=state)
 
 
-def evals(*scores: list[float], adapter: str | None = "a") -> pl.DataFrame:
-    """Evaluations of versions 0, 1 and so on, each with a score a task."""
-    rows = [
-        {"adapter": adapter, "version": version, "suite": "s", "task_id": f"t{task}", "sample": 0, "score": score}
-        for version, of_version in enumerate(scores)
-        for task, score in enumerate(of_version)
-    ]
-    return completed(pl.DataFrame(rows), "evals")
+UP = Paired(tasks=48, before=0.25, after=0.75, by=0.5, low=0.375, high=0.625, errors=8.0)
+AGAINST = RewardMove(before=0.5, after=0.25, sampler_before=0, sampler_after=1, held_out=UP)
 
 
-def test_a_fall_is_the_mean_of_paired_differences_in_their_standard_errors() -> None:
-    # Differences: six of 1 and two of 0: mean 3/4, sum of squares 6/16 + 18/16 = 1.5, over 7 and 8: error sqrt(1.5/56).
-    (fall,) = eval_falls(evals([1.0] * 8, [0.0] * 6 + [1.0] * 2), NOTHING, "a")
-    assert (fall.since, fall.step, fall.tasks) == (0, 1, 8)
-    assert fall.by == pytest.approx(0.75)
-    assert fall.errors == pytest.approx(0.75 / (1.5 / 56) ** 0.5)
+def test_a_fall_says_signal_steps_version_verdict_reward_and_interval() -> None:
+    view = FirstMover(unknown=tuple(LABELS), falls=(fell(2, 9, reward=AGAINST),))
+    assert said(view, LABELS) == (
+        "rew-eval @2–9: held-out 0.75 → 0.25 by v2, refused "
+        "┊ reward 0.50 → 0.25 where held-out rose 0.25 → 0.75 (turns of v0 → v1) "
+        "┊ -0.50 (95 % -0.62 to -0.38) paired over 48 tasks "
+        "┊ hint: the reward asks for what the held-out check counts as worse "
+        "┊ no signal has enough steps for a baseline"
+    )
+    assert said(view, LABELS, short=True) == (
+        "rew-eval@2–9 held-out 0.75 → 0.25 v2 refused ┊ reward 0.50 → 0.25 "
+        "┊ hint: the reward asks for what the held-out check counts as worse ┊ no baseline yet"
+    )
 
 
 @pytest.mark.parametrize(
-    "scores",
+    ("reward", "told", "hinted"),
     [
-        ([0.0] * 8, [1.0] * 8),
-        ([1.0] * 7, [0.0] * 7),
-        ([1.0, 0.0] * 4, [0.0, 1.0] * 4),
-        ([1.0] * 8, [1.0] * 8),
-        ([1.0] * 8,),
+        (None, "reward n/d", False),
+        (RewardMove(before=None, after=0.5), "reward 0.50, before n/d", False),
+        (RewardMove(before=0.25, after=0.5), "reward 0.25 → 0.50 did not fall", True),
+        (RewardMove(before=0.5, after=0.5), "reward 0.50 → 0.50 did not fall", False),
+        (RewardMove(before=0.5, after=0.25), "reward 0.50 → 0.25 fell too", False),
+        # Both rose, or the interval of the held-out score holds 0: nothing is said to contradict.
+        (msgspec.structs.replace(AGAINST, after=0.75), "reward 0.50 → 0.75 did not fall", True),
+        (
+            msgspec.structs.replace(AGAINST, held_out=msgspec.structs.replace(UP, low=-0.125)),
+            "reward 0.50 → 0.25 fell too",
+            False,
+        ),
     ],
 )
-def test_a_rise_few_tasks_and_what_may_be_chance_are_no_fall(scores: tuple[list[float], ...]) -> None:
-    assert eval_falls(evals(*scores), NOTHING, "a") == ()
+def test_what_the_reward_did_is_said_as_it_was_recorded(reward: RewardMove | None, told: str, hinted: bool) -> None:
+    text = said(FirstMover(falls=(fell(2, 9, reward=reward),)), LABELS)
+    assert f"┊ {told} ┊" in text
+    assert ("hint: " in text) == hinted
 
 
-def test_a_fall_of_every_task_alike_has_no_error_and_another_adapters_is_not_this_ones() -> None:
-    (fall,) = eval_falls(evals([1.0] * 8, [0.5] * 8), NOTHING, "a")
-    assert fall.errors is None
-    assert eval_falls(evals([1.0] * 8, [0.5] * 8), NOTHING, "b") == ()
+@pytest.mark.parametrize(
+    ("verdict", "state", "told"),
+    [
+        ("refuse", "rejected", "by v2, refused ┊"),
+        ("pass", "live", "by v2, live ┊"),
+        # Promoted against the gate.
+        ("refuse", "live", "by v2, live ┊"),
+        ("pass", "canary", "by v2, on trial ┊"),
+        ("inconclusive", "rejected", "by v2 ┊"),
+        (None, "candidate", "by v2 ┊"),
+    ],
+)
+def test_a_version_that_fell_and_serves_is_said_to(verdict: str | None, state: str, told: str) -> None:
+    assert told in said(FirstMover(falls=(fell(2, 9, verdict=verdict, state=state),)), LABELS)
 
 
-def test_falls_are_said_only_where_nothing_has_a_baseline() -> None:
-    (fall,) = eval_falls(evals([1.0] * 8, [0.5] * 8), NOTHING, "a")
-    view = FirstMover(unknown=tuple(LABELS), falls=(fall,))
-    assert said(view, LABELS) == (
-        "held-out -0.5 @1–1 (paired over 8 tasks) ┊ no signal has enough steps for a baseline"
-    )
+def test_a_fall_stands_before_what_surely_moved_later_and_behind_what_surely_moved_before() -> None:
+    later, before = first_mover_of(ranked(move("entropy", 20))), first_mover_of(ranked(move("entropy", 1)))
+    between = first_mover_of(ranked(move("entropy", 5)))
+    texts = [
+        said(msgspec.structs.replace(view, falls=(fell(2, 9),)), LABELS).split(" ┊ ")[0]
+        for view in (later, before, between)
+    ]
+    assert texts[0].startswith("rew-eval @2–9: held-out 0.75 → 0.25 by v2, refused")
+    assert texts[1] == "entropy @1"
+    assert texts[2].startswith("entropy @5 = rew-eval @2–9: held-out")
+    assert "then rew-eval @2–9" in said(msgspec.structs.replace(before, falls=(fell(2, 9),)), LABELS)
+
+
+def test_what_fell_is_not_said_to_be_unknown() -> None:
+    view = FirstMover(unknown=("reward_eval_gap", "pass_at_k"), steady=("mfu",), falls=(fell(2, 9),))
+    assert said(view, LABELS).endswith("steady: mfu ┊ n/d: pass@k")

@@ -169,3 +169,21 @@ async def test_control_characters_are_written_as_escapes(text: str) -> None:
         line = screen_text(app).splitlines()[1]
         assert "\x1b" not in line
         assert "\\" in line
+
+
+async def test_a_row_gone_to_before_the_next_layout_is_in_sight() -> None:
+    async with table(0) as (pilot, app):
+        shown = app.query_one(WindowedTable)
+        shown.set_total(100)
+        shown.move_to(99)
+        await pilot.pause(0.1)
+        lines = screen_text(app).splitlines()
+    assert [lines[at].split()[:2] for at in (1, -1)] == [["row89", "89"], [">", "row99"]]
+
+
+async def test_a_text_beside_the_scrollbar_is_cut_where_it_says_so() -> None:
+    async with table(100, answer=False) as (pilot, app):
+        shown = app.query_one(WindowedTable)
+        shown.set_columns((Column("id", "id", 9), Column("text", "text", 48)))
+        shown.set_rows(0, [["a", "x" * 48]] * 30)
+        assert "xx…" in (await after(pilot))[1]

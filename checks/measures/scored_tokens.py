@@ -21,7 +21,7 @@ class ScoredTokens(NamedTuple):
 
     def log_w(self, at: slice | Array) -> Array:
         """log w = log pi_old - log mu of some tokens, in float64."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             return np.subtract(self.old[at], self.mu[at], dtype=np.float64)
 
     def place(self, token: Array) -> Array:

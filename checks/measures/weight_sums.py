@@ -85,7 +85,8 @@ def histogram(tokens: ScoredTokens, start: Array, segments: pl.DataFrame, keys: 
     """Tokens per cell and bin, of every token in a small log and of evenly spaced ones in a large one."""
     total = len(tokens.mu)
     token = np.arange(0, total, max(1, total // _HISTOGRAM_TOKENS))
-    at = np.floor(tokens.log_w(token) / BIN_WIDTH + HISTOGRAM_BINS / 2)
+    with np.errstate(over="ignore"):
+        at = np.floor(tokens.log_w(token) / BIN_WIDTH + HISTOGRAM_BINS / 2)
     bins = np.clip(at, 0, HISTOGRAM_BINS - 1).astype(np.int64)
     cells = segments.select(keys).unique(maintain_order=True).with_row_index("cell")
     numbered = segments.select(keys).join(cells, on=keys, how="left", nulls_equal=True, maintain_order="left")

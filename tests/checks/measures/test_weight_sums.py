@@ -1,10 +1,11 @@
-"""The worst token of each run of tokens, against a search one by one."""
+"""The worst token of each run of tokens, against a search one by one; and whatever two floats can differ by in bins."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from checks.measures.scored_tokens import ScoredTokens
-from checks.measures.weight_sums import worst_tokens
+from checks.measures.weight_sums import HISTOGRAM_BINS, histogram, worst_tokens
 
 
 def _tokens(log_w: list[float]) -> ScoredTokens:
@@ -37,3 +38,12 @@ def test_runs_of_any_length_with_gaps_between_them(most: int) -> None:
 def test_no_run_has_no_worst_token() -> None:
     none = np.array([], dtype=np.int64)
     assert worst_tokens(_tokens([1.0]), none, none).tolist() == []
+
+
+def test_what_lies_beyond_any_bin_is_in_the_outer_ones() -> None:
+    mu = np.array([0.0, 0.0, -1e308, 1e308, -0.5])
+    old = np.array([-1e308, 1e308, 1e308, -1e308, -0.49])
+    tokens = ScoredTokens(mu=mu, old=old, offsets=np.array([0, 5]), where=None)
+    found = histogram(tokens, np.array([0]), pl.DataFrame({"adapter": ["a"]}), ["adapter"])
+    # log w of the last is 0.01: the first bin right of the middle.
+    assert dict(found.select("bin", "n").iter_rows()) == {0: 2, HISTOGRAM_BINS - 1: 2, HISTOGRAM_BINS // 2: 1}

@@ -14,7 +14,7 @@ from console.watch.topic import OpenLog, Topic, View
 if TYPE_CHECKING:
     from console.watch.held import Held
 
-BUSY_SHARE = 0.007
+BUSY_SHARE = 0.005
 """Most of a core that building anew for new records may take: a build is followed by a rest of the processor time that
 the console took meanwhile, over this share: frames are computed in threads of their own. What a person asks for is
 built at once."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds to the next try, after one failure and more; the last holds for all further ones."""
-BUSY_SHARE = 0.007
+BUSY_SHARE = 0.005
 """Most of a core that looking may take: a look is followed by a rest of the processor time that the console took
 meanwhile, over this share,"""
 MOST_REST_S = 5.0

@@ -110,7 +110,7 @@ class WatchApp(TerminalApp):
         self.acting = acting
         self.keys = keymap or {}
         self.set_keymap(dict(self.keys))
-        self._along_rows = {key for name in ALONG_ROWS for key in letters(self.keys.get(name, BY_ID[name].keys))}
+        self.held_down = {key for name in ALONG_ROWS for key in letters(self.keys.get(name, BY_ID[name].keys))}
         self._start = start
         self._status = Status(state="reading")
         self._head: HeadView | None = None  # its module is loaded later
@@ -153,10 +153,6 @@ class WatchApp(TerminalApp):
         if not self.topics or front.waiting_s < GIVEN_UP_S:
             return "later"
         return "never" if front.view is None else "now"
-
-    def rounds_of(self, key: str) -> int:
-        """One that goes along the rows has done that once it passed the focus."""
-        return 1 if key in self._along_rows else super().rounds_of(key)
 
     def refused(self, key: str) -> None:
         """Says that a key found nothing."""

@@ -41,6 +41,8 @@ class KeyOrder(App[int]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.held_down: set[str] = set()
+        """Keys that move what is selected and open nothing: they are done once they passed the focus."""
         self._typed: deque[events.Key | events.Paste] = deque()
         self._round = ROUNDS
         self._followed: Widget | None = None
@@ -52,11 +54,6 @@ class KeyOrder(App[int]):
         """When a key may be given to the screen in front, which is there."""
         del key
         return "now"
-
-    def rounds_of(self, key: str) -> int:
-        """How often it is waited for what a key posts: fewer for one that opens nothing."""
-        del key
-        return ROUNDS
 
     def refused(self, key: str) -> None:
         """Told of a key whose turn never comes."""
@@ -99,12 +96,11 @@ class KeyOrder(App[int]):
                 self._look_again()
                 return
             self._typed.popleft()
-            rounds = self.rounds_of(key)
             if turn == "never":
                 self.refused(key)
                 continue
             await super().on_event(event)
-            self._round, self._given_at = ROUNDS - rounds, time.monotonic()
+            self._round, self._given_at = ROUNDS - (1 if key in self.held_down else ROUNDS), time.monotonic()
             self._follow()
 
     def _is_busy(self) -> bool:

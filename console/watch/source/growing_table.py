@@ -35,18 +35,19 @@ class GrowingTable:
             self._frame = pl.concat(pieces, rechunk=False)
         return self._frame
 
-    def change(self, key: str, keys: pl.Series, changed: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    def change(self, key: str, keys: pl.Series, changed: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.Series:
         """Other values in the rows of some keys, each of which one row at most has: the pieces with such a row are made
-        anew, the newest first, and no others."""
+        anew, the newest first, and no others. Gives the keys that no row has yet."""
         for place in reversed(range(len(self._pieces))):
+            if keys.is_empty():
+                break
             piece = self._pieces[place]
             found = piece[key].filter(piece[key].is_in(keys.implode()))
             if found.is_empty():
                 continue
             self._pieces[place], self._frame = changed(piece), None
             keys = keys.filter(~keys.is_in(found.implode()))
-            if keys.is_empty():
-                return
+        return keys
 
     def _join(self) -> None:
         """Makes the small pieces one; the large one before them is taken in when they have grown to a fourth of it."""

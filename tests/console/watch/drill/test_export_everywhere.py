@@ -1,11 +1,14 @@
 """`e` on every screen: what it writes is read again as the view that is shown; csv has a line for each row."""
 
 import csv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from textual.pilot import Pilot
 
 from checks.measure import Tools
 from collector.store.registry import Registry
@@ -59,16 +62,25 @@ def everything(store: Path) -> FakeFeed:
     return FakeFeed(held, log=lambda: log)
 
 
-@pytest.mark.parametrize("topic", SCREENS)
-async def test_what_e_writes_is_read_again(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    app = WatchApp(everything(tmp_path / "store"), every_topic(), start="logs" if topic in OPENED else topic)
-    async with app.run_test(size=(120, 36)) as pilot:
+@asynccontextmanager
+async def console_at(
+    topic: str, store: Path, size: tuple[int, int] = (120, 36)
+) -> AsyncIterator[tuple[WatchApp, Pilot[int]]]:
+    """The console with a screen in front, opened as one opens it."""
+    app = WatchApp(everything(store), every_topic(), start="logs" if topic in OPENED else topic)
+    async with app.run_test(size=size) as pilot:
         await settled(pilot)
         if topic in OPENED:
             name, arguments = OPENED[topic] or (topic, {})
             app.open(name, **arguments)
             await settled(pilot)
+        yield app, cast("Pilot[int]", pilot)
+
+
+@pytest.mark.parametrize("topic", SCREENS)
+async def test_what_e_writes_is_read_again(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with console_at(topic, tmp_path / "store") as (app, pilot):
         await pilot.press("e", "enter")
         await settled(pilot)
         screen = app.screen

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from console.watch.app import WatchApp
 from console.watch.frame.keys import BY_ID, EVERYWHERE, KEYS
 from console.watch.frame.screen_list import SCREENS
-from tests.console.watch.drill.test_drill_screens import OPENED, settled
-from tests.console.watch.drill.test_export_everywhere import every_topic, everything
+from tests.console.watch.drill.test_export_everywhere import console_at
 
 SHADOWED = {"adapters": {"move.left", "move.right"}, "token": {"move.first"}}
 """Bound by a pane, where one of the letters is another key of the screen: `h` holds, `g` goes to a token."""
@@ -16,13 +14,7 @@ SHADOWED = {"adapters": {"move.left", "move.right"}, "token": {"move.first"}}
 
 @pytest.mark.parametrize("topic", SCREENS)
 async def test_a_screen_binds_the_keys_that_are_said_to_work_there(topic: str, tmp_path: Path) -> None:
-    app = WatchApp(everything(tmp_path / "store"), every_topic(), start="logs" if topic in OPENED else topic)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await settled(pilot)
-        if topic in OPENED:
-            name, arguments = OPENED[topic] or (topic, {})
-            app.open(name, **arguments)
-            await settled(pilot)
+    async with console_at(topic, tmp_path / "store") as (app, _):
         panes = [pane for pane in app.screen.query("#body *") if pane.can_focus]
         bound = {each.id for node in (app, app.screen, *panes) for _, each in node._bindings}  # pyright: ignore[reportPrivateUsage]
     said = {key.id for key in KEYS if EVERYWHERE in key.places or topic in key.places}

@@ -4,22 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from console.watch.app import WatchApp
 from console.watch.frame.screen_list import SCREENS
-from tests.console.watch.drill.test_drill_screens import OPENED, settled
-from tests.console.watch.drill.test_export_everywhere import every_topic, everything
+from tests.console.watch.drill.test_export_everywhere import console_at
 
 
 @pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 36), (200, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("topic", SCREENS)
 async def test_the_focus_stands_on_a_pane_that_is_drawn(topic: str, size: tuple[int, int], tmp_path: Path) -> None:
-    app = WatchApp(everything(tmp_path / "store"), every_topic(), start="logs" if topic in OPENED else topic)
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot)
-        if topic in OPENED:
-            name, arguments = OPENED[topic] or (topic, {})
-            app.open(name, **arguments)
-            await settled(pilot)
+    async with console_at(topic, tmp_path / "store", size) as (app, pilot):
         for key in ("tab", "tab", "tab", "shift+tab", "tab", "tab"):
             await pilot.press(key)
             await pilot.pause(0.02)

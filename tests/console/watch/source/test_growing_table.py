@@ -19,10 +19,11 @@ def scores(*rows: tuple[str, int | None, int | None]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def mark(table: GrowingTable, told: pl.DataFrame) -> None:
-    """As the store's rows do it."""
+def mark(table: GrowingTable, told: pl.DataFrame) -> list[str]:
+    """As the store's rows do it; the turns that are not there yet."""
     first = first_marks(told)
-    table.change("turn_id", first["turn_id"], lambda piece: marked(piece, first))
+    left = table.change("turn_id", first["turn_id"], lambda piece: marked(piece, first))
+    return left.to_list()
 
 
 def marks(table: GrowingTable) -> list[tuple[str, int | None, int | None]]:
@@ -35,7 +36,7 @@ def test_only_the_piece_with_the_row_is_made_anew() -> None:
     table.add(turns("a", "b"))
     table.add(turns("c"))
     before = table._pieces[0]  # pyright: ignore[reportPrivateUsage]
-    mark(table, scores(("c", 7, 1), ("nobody", 9, 9)))
+    assert mark(table, scores(("c", 7, 1), ("nobody", 9, 9))) == ["nobody"]
     assert table._pieces[0] is before  # pyright: ignore[reportPrivateUsage]
     assert marks(table) == [("a", None, None), ("b", None, None), ("c", 7, 1)]
     mark(table, scores(("a", None, 2), ("a", 8, 3), ("c", 10, 10)))

@@ -83,6 +83,22 @@ def test_a_store_followed_as_it_grows_is_the_store_opened_at_the_end(tmp_path: P
     assert held.damage == ()
 
 
+def test_a_score_that_is_read_before_its_turn_marks_it_when_it_comes(tmp_path: Path):
+    source, random_source = StoreSource(tmp_path), random.Random(2)
+    early, late = (session(number, random_source, AT, version=0) for number in range(2))
+    with Writer(tmp_path, "collector") as collector, Writer(tmp_path, "trainer") as trainer:
+        written(collector, *early)
+        source.poll()
+        written(trainer, *scores_of(late, 5, 1))
+        source.poll()
+        written(trainer, *scores_of(late, 9, 2))
+        written(collector, *late)
+        held = source.poll()
+        assert held is not None
+        assert held.turns.sort("seq")["trainer_step"].to_list() == [None] * 8 + [5] * 8
+        same(held, whole(tmp_path))
+
+
 def test_a_look_at_a_store_that_was_not_touched_finds_nothing_and_opens_no_file(tmp_path: Path):
     with Writer(tmp_path, "collector") as collector:
         written(collector, Event(at=AT, kind="retry"))

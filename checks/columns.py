@@ -1,7 +1,8 @@
 """The columns of the frames that checks read: names, types, and which row each comes from.
 
 A frame always has every column that was asked of it; what the log does not hold is null.
-Lists of floats are Float32 or Float64, as the source had them: measures compute in float64.
+Lists of floats are Float32 or Float64, as the source had them: measures compute in float64. Numbers beyond ±1e60 are
+infinite (`checks.bounded`).
 Values that are JSON (`request`, `response`, `detail`) are JSON text.
 """
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import polars as pl
 
+from checks.bounded import bounded
 from checks.columns import SCORE_COLUMNS, SCORES_SCHEMA, TABLES, completed, empty
 from checks.readers.column_types import typed
 from collector.errors import UserError
@@ -164,4 +165,6 @@ def _with_more(scores: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     exploded = turns.with_row_index("row").select("row", "adapter", "more_scores").drop_nulls("more_scores")
     each = exploded.explode("more_scores").drop_nulls("more_scores").rename({"adapter": "of_turn"})
     more = each.unnest("more_scores").with_columns(adapter=pl.coalesce("adapter", "of_turn"))
-    return pl.concat([scores, more.select(scores.columns)], how="vertical_relaxed").sort("row", maintain_order=True)
+    return pl.concat([scores, bounded(more.select(scores.columns))], how="vertical_relaxed").sort(
+        "row", maintain_order=True
+    )

@@ -88,7 +88,8 @@ def _bounded(values: Array, part: Part) -> Array:
         return values
     positive = values[values > 0]
     # Zeros of a quantity that varies by factors stand a factor of ten below its usual size.
-    return np.log(np.maximum(values, 0.1 * float(np.median(positive)) if len(positive) else 1.0))
+    least = 0.1 * float(np.median(positive)) if len(positive) else 1.0
+    return np.log(np.maximum(values, max(least, float(np.finfo(np.float64).tiny))))
 
 
 def _rank(adapter: str | None, read: list[Series], factor: float) -> Ranked:

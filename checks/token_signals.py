@@ -30,7 +30,7 @@ def weights_by_step(cells: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame
     """`adapter, step, max_w, min_w, kl_mu_old, ess` of the cells of the measure `importance_weights`."""
     sums = [pl.col(name).sum() for name in ("n", "sum_d", "sum_w", "sum_w2")]
     added = _stepped(cells, versions).group_by(_KEYS).agg(*sums, pl.col("min_d").min(), pl.col("max_d").max())
-    ess = pl.col("sum_w") ** 2 / (pl.col("n") * pl.col("sum_w2"))
+    ess = pl.col("sum_w") / pl.col("sum_w2") * (pl.col("sum_w") / pl.col("n"))
     return added.select(
         *_KEYS,
         max_w=pl.col("max_d").exp(),

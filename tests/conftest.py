@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # Several processes, or whoever calls, may say how wide a terminal is that the tests do not have.
 os.environ.pop("COLUMNS", None)
@@ -12,6 +13,9 @@ os.environ.pop("COLUMNS", None)
 # A run repeats the last one; `--hypothesis-profile=default` looks for examples it has not seen.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+# Hypothesis also draws constants from the project's modules, of those that the tests before happened to import: with
+# them a test in one of several processes draws other examples than alone.
+providers._get_local_constants = providers.Constants  # pyright: ignore[reportPrivateUsage]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

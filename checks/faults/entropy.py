@@ -125,11 +125,12 @@ def _moved(
     curve: _Curve, collapse_warn: float, collapse_fail: float, surge_warn: float, surge_fail: float
 ) -> Evidence | None:
     """A collapse or a surge from the first fifth of the steps to the last, at the first step beyond the warning."""
-    count = curve.points.height
+    points = curve.points.filter(pl.col("value").is_finite())
+    count = points.height
     if count < LEAST_STEPS:
         return None
     fifth = max(5, count // 5)
-    series = curve.points["value"]
+    series = points["value"]
     before, after = series[:fifth].median(), series[-fifth:].median()
     assert isinstance(before, float)
     assert isinstance(after, float)
@@ -148,11 +149,12 @@ def _moved(
         if not falls and ratio <= surge_fail:
             return None
         status = "warn"
-    bound = before * (collapse_warn if falls else surge_warn)
+    # Ratios, as above: a product is rounded otherwise, and no step might be beyond it.
+    limit = max(collapse_warn, collapse_fail) if falls else min(surge_warn, surge_fail)
     beyond = (
         step
-        for step, value in curve.points[fifth:].select("step", "value").iter_rows()
-        if (value < bound if falls else value > bound)
+        for step, value in points[fifth:].select("step", "value").iter_rows()
+        if (value / before < limit if falls else value / before > limit)
     )
     return Evidence(
         step=next(beyond),

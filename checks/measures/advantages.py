@@ -39,7 +39,9 @@ class Advantages:
         if scores.is_empty():
             return
         lists = ragged(scores["advantages"])
-        if np.isfinite(np.add.reduceat(lists.values, lists.offsets[:-1], dtype=np.float64)).all():
+        with np.errstate(invalid="ignore"):
+            finite = np.isfinite(np.add.reduceat(lists.values, lists.offsets[:-1], dtype=np.float64))
+        if finite.all():
             return
         turns, found = aligned(batch.turns.select("session_id", "turn", *self.turn_columns), scores["row"])
         own = found.with_columns(own=pl.Series(lists.lengths, dtype=pl.Int64))

@@ -15,22 +15,23 @@ VERSION_COLUMNS = ("adapter_version", "weight_versions")
 """Columns of `turns` that `pieces` reads."""
 UNKNOWN = np.iinfo(np.int64).min
 """Stands for no version in an int64 array."""
+_MOST_TOKENS = np.iinfo(np.int32).max
+"""A larger number, or one below zero, counts no completion."""
 
 
 def lengths(turns: pl.DataFrame) -> pl.DataFrame:
     """Per turn the length of its lists; null where it has none. `tokens` is that of the completion: its ids, else
     its log-probabilities, else what the source counts, else the end of the last span where that is there."""
-    spans_end = (
-        [pl.col("weight_versions").list.eval(pl.element().struct.field("end")).list.max()]
-        if "weight_versions" in turns.columns
-        else []
-    )
-    counted = [pl.col(name).list.len().cast(pl.Int64) for name in ("completion_ids", "sampled_logprobs")]
+    said = [pl.col("stated_completion_tokens")]
+    if "weight_versions" in turns.columns:
+        said.append(pl.col("weight_versions").list.eval(pl.element().struct.field("end")).list.max())
+    held = [pl.col(name).list.len().cast(pl.Int64) for name in ("completion_ids", "sampled_logprobs")]
+    counts = [pl.when(number.is_between(0, _MOST_TOKENS)).then(number) for number in said]
     return turns.select(
         prompt=pl.col("prompt_ids").list.len().cast(pl.Int64),
         sampled=pl.col("sampled_logprobs").list.len().cast(pl.Int64),
         mask=pl.col("loss_mask").list.len().cast(pl.Int64),
-        tokens=pl.coalesce(*counted, "stated_completion_tokens", *spans_end),
+        tokens=pl.coalesce(*held, *counts),
     )
 
 

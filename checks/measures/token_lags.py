@@ -14,6 +14,7 @@ from checks.measures.sampled_tokens import (
     LENGTH_COLUMNS,
     UNKNOWN,
     VERSION_COLUMNS,
+    Pieces,
     aligned,
     counted_tokens,
     mask_fits,
@@ -70,7 +71,7 @@ class TokenLags:
         piece = pl.DataFrame({"sampling_version": cut.version, "token_index": cut.position}).with_columns(
             *turns.select("session_id", "turn", "adapter")[cut.row].get_columns(),
             *trained.select(_TRAINER)[cut.row].get_columns(),
-            tokens=pl.Series(_counted(counted_tokens(mask, offsets), cut.start, int(offsets[-1]))),
+            tokens=pl.Series(_counted(mask, tokens, cut)),
         )
         piece = piece.filter(pl.Series(known) & (pl.col("tokens") > 0))
         self._keep(
@@ -106,11 +107,19 @@ def _trained(batch: Batch) -> pl.DataFrame:
     return pl.concat([scored, own.join(scored, on="row", how="anti", maintain_order="left")])
 
 
-def _counted(kept: Array | None, start: Array, total: int) -> Array:
-    """Tokens of each piece that count."""
+def _counted(mask: pl.Series, tokens: Array, cut: Pieces) -> Array:
+    """Tokens of each piece that count, of masks that fit. Only the tokens of turns with a mask are laid out: how many
+    the others have may be no more than a number that the source states."""
+    whole = np.diff(cut.start, append=int(tokens.sum()))
+    masked = mask.is_not_null().to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(np.where(masked, tokens, 0))])
+    kept = counted_tokens(mask, offsets)
     if kept is None:
-        return np.diff(start, append=total)
-    return np.add.reduceat(kept, start, dtype=np.int64)
+        return whole
+    before = np.concatenate([[0], np.cumsum(kept)])
+    begin = np.where(masked[cut.row], offsets[cut.row] + cut.position, 0)
+    end = begin + np.where(masked[cut.row], whole, 0)
+    return np.where(masked[cut.row], before[end] - before[begin], whole)
 
 
 def _compacted(held: list[pl.DataFrame], per_cell: int) -> pl.DataFrame:

@@ -160,7 +160,7 @@ class TokenLengths:
                 "trainer",
                 "stop",
                 "zero",
-                token_index=pl.col("ids") - 1,
+                token_index=pl.col("tokens") - 1,
                 token_id="last_id",
                 stated=pl.col("stated_completion_tokens"),
             ),

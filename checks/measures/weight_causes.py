@@ -74,7 +74,8 @@ def raw_tokens(raw: Array, scaled: Array, temperature: float) -> tuple[int, int]
     p = np.exp(raw)
     told = (p > _RANGE[0]) & (p < _RANGE[1]) & (scaled < 0)
     bound, found = (_logit(values[told]) for values in (raw, scaled))
-    bound = bound / temperature
+    with np.errstate(over="ignore"):
+        bound = bound / temperature
     held = found >= bound - _SLACK if temperature < 1 else found <= bound + _SLACK
     return int(told.sum()), int(held.sum())
 

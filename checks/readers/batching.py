@@ -11,6 +11,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from checks.bounded import bounded
 from checks.columns import SCHEMAS, TABLES
 from checks.readers.unreadable import UnreadableParts
 from checks.rows import Row, TurnRow
@@ -71,7 +72,7 @@ def frame_of(rows: Sequence[Row], table: str) -> pl.DataFrame:
         scores = [msgspec.to_builtins(scores) for scores in columns["more_scores"]]
         columns["weight_versions"] = pl.Series(pa.array(spans, _arrow_type("weight_versions")))
         columns["more_scores"] = pl.Series(pa.array(scores, _arrow_type("more_scores")))
-    return pl.DataFrame(columns, schema=SCHEMAS[table], strict=True)
+    return bounded(pl.DataFrame(columns, schema=SCHEMAS[table], strict=True))
 
 
 @cache

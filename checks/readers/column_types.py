@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from checks.bounded import bounded
 from checks.columns import IDS, SCHEMAS, SCORES_SCHEMA, SPANS, TIME
 from checks.lag import label_version
 from collector.errors import UserError
@@ -22,9 +23,8 @@ _EXPECTED: tuple[tuple[pl.DataType | type[pl.DataType], str], ...] = (
 def typed(frame: pl.DataFrame, table: str, path: str) -> pl.DataFrame:
     """The frame's columns in the types of a table (`scores` too); columns that the table has not are left out."""
     schema = SCORES_SCHEMA | {"turn_id": pl.String} if table == "scores" else SCHEMAS[table]
-    return pl.DataFrame(
-        [_typed(column, schema[column.name], f"{path}: {table}") for column in frame if column.name in schema]
-    )
+    columns = [_typed(column, schema[column.name], f"{path}: {table}") for column in frame if column.name in schema]
+    return bounded(pl.DataFrame(columns))
 
 
 def _typed(column: pl.Series, wanted: pl.DataType | type[pl.DataType], place: str) -> pl.Series:

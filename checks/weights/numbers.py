@@ -55,7 +55,8 @@ def weight_numbers(sums: dict[str, Any]) -> WeightNumbers:
         mean_w=sums["sum_w"] / n,
         kl_k1=-sums["sum_d"] / n + 0.0,
         kl_k3=sums["sum_k3"] / n,
-        ess=sums["sum_w"] ** 2 / (n * sums["sum_w2"]) if whole else None,
+        # In this order: the square of a sum may be too large for a float where the quotient is 1.
+        ess=sums["sum_w"] / sums["sum_w2"] * (sums["sum_w"] / n) if whole else None,
         mean_abs_dlogp=sums["sum_abs"] / n,
         confident_disagreement=sums["confident"] / n,
     )

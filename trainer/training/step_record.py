@@ -89,6 +89,6 @@ def _kl_base(done: AdapterStep) -> float:
 
 def _ess(w_N: Tensor) -> float | None:
     """None where raw w has overflowed."""
-    squares = (w_N**2).sum().item()
-    found = w_N.sum().item() ** 2 / (len(w_N) * squares) if math.isfinite(squares) and squares > 0 else math.nan
+    squares, whole = (w_N**2).sum().item(), w_N.sum().item()
+    found = whole / squares * (whole / len(w_N)) if math.isfinite(squares) and squares > 0 else math.nan
     return found if math.isfinite(found) else None

@@ -83,6 +83,20 @@ def test_a_collapse_over_the_run_is_dated() -> None:
     assert found.metrics["entropy_mean"] == pytest.approx((8 + 0.7 + 0.6) / 16)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_a_trainer_logged_as_no_finite_number_moves_nothing(bad: float) -> None:
+    values = [2.0, bad, bad, bad, 2.0] + [1.9, bad] * 10
+    assert not finding([], steps=steps(values)).evidence
+    found = finding([], steps=steps([*values, *[0.1] * 10, *[bad] * 3]))
+    assert [each.step for each in found.evidence] == [len(values) + 1]
+
+
+def test_a_collapse_to_numbers_too_small_to_multiply_is_dated() -> None:
+    # A quarter of the smallest float is 0, which nothing is below; the first step beyond is 11.
+    found = finding([], steps=steps([5e-324] * 10 + [0.0] * 10))
+    assert [each.step for each in found.evidence] == [11]
+
+
 def test_a_surge_over_the_run_is_dated() -> None:
     (fault,) = finding([turn([-1.0])], steps=steps([0.5] * 8 + [1.0, 1.5] + [3.0] * 6)).evidence
     assert (fault.step, fault.status) == (10, "fail")

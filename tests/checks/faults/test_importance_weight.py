@@ -242,6 +242,19 @@ def test_a_ratio_too_large_for_a_float_is_null_in_json_and_fails() -> None:
     assert "ess" not in printed["metrics"]
 
 
+def test_weights_whose_sum_has_no_square_have_an_ess() -> None:
+    # Three equal weights of e^354: the square of each is a float, that of their sum is none.
+    found = finding([turn([-354.0] * 3, [0.0] * 3)])
+    assert found.metrics["ess"] == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("beyond", [-1e308, -1e61])
+def test_a_number_no_model_gives_is_placed_as_not_finite(beyond: float) -> None:
+    found = finding([turn([-1.0] * 20, [-1.0, beyond] + [-1.0] * 18)])
+    assert [(each.kind, each.token_index) for each in found.evidence] == [("not_finite", 1)]
+    assert found.metrics["mean_abs_dlogp"] == 0.0
+
+
 def test_tokens_that_the_mask_leaves_out_do_not_count() -> None:
     found = finding([turn([-1.0] * 20, [-1.0] * 19 + [-9.0], loss_mask=[0] + [1] * 19 + [0])])
     assert (found.status, found.breakdown[0]["tokens"]) == ("ok", 19)

@@ -99,6 +99,11 @@ def test_the_source_counting_one_less_is_a_token_not_sampled_and_fails() -> None
     assert [(each.kind, each.token_index) for each in found.evidence] == [("token_not_sampled", 2)]
 
 
+def test_a_last_token_without_ids_has_its_place_all_the_same() -> None:
+    found = finding([ended(0.0, completion_ids=None, turn=n) for n in range(1, 9)])
+    assert [(each.token_index, each.detail["token_id"]) for each in found.evidence] == [(2, None)] * 8
+
+
 def test_a_stop_token_at_exactly_0_in_every_turn_is_a_warning() -> None:
     found = finding([ended(0.0, turn=n, loss_mask=[1, 1, 1]) for n in range(1, 5)])
     assert found.status == "warn"

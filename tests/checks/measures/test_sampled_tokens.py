@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,13 @@ def test_a_completion_is_as_long_as_the_first_thing_that_says_so() -> None:
         ]
     )
     assert lengths(frame)["tokens"].to_list() == [2, 3, 9, 6, None]
+
+
+@pytest.mark.parametrize("stated", [-1, 2**31, 2**63 - 1])
+def test_what_counts_no_completion_says_no_length(stated: int) -> None:
+    rows = [{"stated_completion_tokens": stated}, {"stated_completion_tokens": 7}]
+    frame = turns([{**row, "weight_versions": [span("1", 0, stated)]} for row in rows])
+    assert lengths(frame)["tokens"].to_list() == [None, 7]
 
 
 def test_a_mask_fits_the_completion_or_prompt_and_completion() -> None:

@@ -1,5 +1,6 @@
 """Tokens counted by the versions that sampled and trained them."""
 
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -38,6 +39,20 @@ def test_counts_equal_a_loop_over_tokens() -> None:
     cells = part(measured(rows[:30], rows[30:]), "cells")
     found = {(a, b): n for a, b, n in cells.select("sampling_version", "trainer_version", "tokens").iter_rows()}
     assert found == dict(expected)
+
+
+def test_tokens_that_are_only_stated_take_no_memory_beside_masks() -> None:
+    # 2 GB of flags, were every token laid out.
+    versions = {"adapter_version": 1, "trainer_version": 3}
+    masked = {"completion_ids": [5, 6, 7], "loss_mask": [0, 1, 1]}
+    stated = {"completion_ids": None, "stated_completion_tokens": 2**31 - 1}
+    rows = [{"session_id": "s", "turn": n} | versions | kind for n, kind in enumerate((stated, masked, stated, masked))]
+    tracemalloc.start()
+    frame = measured(rows)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**20
+    assert part(frame, "cells").select("tokens", "turns").rows() == [(2 * (2**31 - 1) + 4, 4)]
 
 
 def test_a_turn_without_token_scores_still_has_its_trainers_version() -> None:

@@ -1,12 +1,14 @@
 """Train reward against the held-out score, and where they first move in opposite directions."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from checks.eval_falls import Change, eval_falls
 from checks.eval_points import eval_points
 from checks.finding import Evidence, Finding, Number, Series
 from checks.step_curves import step_curves
@@ -44,12 +46,17 @@ def reward_eval_gap(
     opposite movement is an evaluation since which the held-out score stays below an earlier level by more than `sigmas`
     times its noise, the mean of two evaluations against the mean of two, while the train reward since rose by more than
     `sigmas` times its own. Noise is 1.4826 MAD of second differences over the root of 6, so that trends do not
-    count as noise. It takes 5 evaluations. Turns of purpose eval and probe are not train reward.
+    count as noise. It takes 5 evaluations. Of an adapter with fewer, a fall is a version that does worse than the one
+    it was trained from (without versions: than the evaluation before), task by task over at least 8 tasks that both
+    were tried on, by more than 4 standard errors of the paired mean or on every task by as much, and that no later
+    version made good. Turns of purpose eval and probe are not train reward.
     Units: reward; the two scales are compared as they are logged.
     Reads: steps(step, adapter, reward_mean, reward_eval), turns(session_id, adapter, trainer_step, purpose, reward),
     rewards, evals(adapter, version, step, suite, task_id, score, passed), versions.
-    Threshold: an opposite movement warns; 4 times the noise, provisional. The gap itself has no threshold: the two are
-    often on different scales. Lecture 12 of CMU 11-768: train reward up while held-out falls is reward hacking.
+    Threshold: an opposite movement and a fall warn; 4 times the noise, and 4 standard errors as of many tasks, both
+    provisional: of some hundred thousand simulated pairs of equal versions the fall names one. The gap itself has no
+    threshold: the two are often on different scales. Lecture 12 of CMU 11-768: train reward up while held-out falls is
+    reward hacking.
     Check next: what the rewarded sessions have in common; pass-at-k; truncation.
     """
     train = train_rewards(turns, rewards, steps, versions).filter(pl.col("value").is_finite())
@@ -70,7 +77,9 @@ def reward_eval_gap(
         key[0]: Curve(curve["step"].to_numpy(), curve["value"].to_numpy(), curve["train"].to_numpy())
         for key, curve in paired.items()
     }
+    counts: dict[str | None, int] = dict(held_out.group_by("adapter").len().iter_rows())
     evidence = [found for adapter, curve in curves.items() if (found := _opposite(adapter, curve, sigmas)) is not None]
+    evidence += _falls(evals, versions, counts)
     told = f"train {metrics['reward_train_last']:.4g}, held-out {metrics['reward_eval_last']:.4g}"
     enough = any(len(curve.steps) >= LEAST for curve in curves.values())
     moved = (
@@ -123,6 +132,39 @@ def _opposite(adapter: str | None, curve: Curve, sigmas: float) -> Evidence | No
         }
         return Evidence(step=step, adapter=adapter, status="warn", value=float(-falls[early]), text=said, detail=detail)
     return None
+
+
+def _falls(evals: pl.DataFrame, versions: pl.DataFrame, counts: Mapping[str | None, int]) -> list[Evidence]:
+    """What surely fell of the adapters that have too few evaluations for a movement."""
+    few = [adapter for adapter, count in sorted(counts.items(), key=lambda each: each[0] or "") if count < LEAST]
+    return [_fall(adapter, fall) for adapter in few for fall in eval_falls(evals, versions, adapter)]
+
+
+def _fall(adapter: str | None, fall: Change) -> Evidence:
+    score, line = fall.score, "" if adapter is None else f"{adapter}: "
+    later, before = (
+        (f"step {fall.step}", f"step {fall.since}")
+        if fall.version is None or fall.parent is None
+        else (f"v{fall.version}", f"v{fall.parent}")
+    )
+    return Evidence(
+        step=fall.step,
+        adapter=adapter,
+        status="warn",
+        value=score.by,
+        text=f"{line}held-out fell from {score.before:.3g} at {before} to {score.after:.3g} at {later}, over the"
+        f" {score.tasks} tasks of both",
+        detail={
+            "since": fall.since,
+            "version": fall.version,
+            "parent": fall.parent,
+            "tasks": score.tasks,
+            "reward_eval_before": score.before,
+            "reward_eval_after": score.after,
+            "low": score.low,
+            "high": score.high,
+        },
+    )
 
 
 def _pairs(values: Array) -> Array:

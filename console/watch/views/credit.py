@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from checks.eval_falls import Change, change_at, evaluated, parents_of
 from checks.trained_step import trained_step
 from collector.records import Version
 from collector.store.trained_versions import versions_trained_on
 from console.watch.held import Held
 from console.watch.kept import Kept
 from console.watch.trace.turn_tokens import Scoring
-from console.watch.views.eval_falls import Change, change_at, evaluated, parents_of
 from console.watch.views.falls import RewardMove, reward_move, version_of
 from trainer.adapter_standing import gate_summary
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 
+from checks.eval_falls import Change
 from collector.terminal_text import terminal_safe
 from console.watch.views.credit import Credit, Given, Judgement, LearnedBy
-from console.watch.views.eval_falls import Change
 from console.watch.views.fall_words import HINT, interval_text, reward_text, score_text, steps_text
 from console.watch.views.token import TokenRow, TokenView
 from console.watch.views.token_words import logprob_text, scoring_text

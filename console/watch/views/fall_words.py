@@ -1,7 +1,7 @@
 """A fall on held-out tasks as words, the same on the first screen and in the token view."""
 
+from checks.paired_tasks import Paired
 from console.watch.views.falls import RewardMove, ToldFall
-from console.watch.views.paired_tasks import Paired
 
 HINT = "the reward asks for what the held-out check counts as worse"
 """What it usually is where rewards went the other way; always said to be a hint."""

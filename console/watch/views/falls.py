@@ -6,14 +6,14 @@ from datetime import datetime
 import msgspec
 import polars as pl
 
+from checks.eval_falls import Change, Point, eval_falls, evaluated
+from checks.paired_tasks import Paired, paired
 from checks.ranking import Ranked
 from checks.train_rewards import train_rewards
 from collector.records import Version
 from console.watch.held import Held
 from console.watch.kept import Kept
-from console.watch.views.eval_falls import Change, Point, eval_falls, evaluated
 from console.watch.views.learnt_turns import sampler_of, turns_of_steps, turns_within
-from console.watch.views.paired_tasks import Paired, paired
 from trainer.adapter_standing import gate_summary
 
 HELD_OUT = "reward_eval_gap"

@@ -1,5 +1,6 @@
 """Train reward against the held-out score."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,69 @@ def test_healthy_runs_are_quiet(every: int) -> None:
 def test_held_out_falling_with_train_is_no_opposite_movement() -> None:
     found = check("reward-eval-gap", steps=run_of(400, 10, 200, seed=2, rises=-0.3))
     assert found.status == "ok"
+
+
+def evaluated(solved: dict[int, int], adapter: str | None = "a") -> list[dict[str, Any]]:
+    """Version to how many of 20 tasks it solves, the first ones."""
+    return [
+        {"adapter": adapter, "version": version, "suite": "s", "task_id": f"t{task}", "score": float(task < count)}
+        for version, count in solved.items()
+        for task in range(20)
+    ]
+
+
+def line(*parents: int | None, adapter: str = "a") -> list[dict[str, Any]]:
+    """Versions 0, 1 and so on, ten steps each."""
+    return [
+        {"adapter": adapter, "version": version, "parent": parent, "optimizer_step": 10 * version}
+        for version, parent in enumerate(parents)
+    ]
+
+
+REWARDED = [{"step": step, "adapter": "a", "reward_mean": 0.5} for step in (1, 10, 20, 30)]
+
+
+def test_the_fall_of_a_version_is_told_where_there_are_too_few_for_noise() -> None:
+    found = check("reward-eval-gap", steps=REWARDED, evals=evaluated({0: 8, 1: 16, 2: 4}), versions=line(None, 0, 1))
+    assert found.status == "warn"
+    (fall,) = found.evidence
+    assert (fall.adapter, fall.step, fall.value) == ("a", 20, pytest.approx(-12 / 20))
+    assert fall.text == "a: held-out fell from 0.8 at v1 to 0.2 at v2, over the 20 tasks of both"
+    assert fall.detail["since"] == 10
+    # 12 of 20 fell by 1: the standard error is sqrt(0.6 * 0.4 / 19), and Student's 97.5 % point with 19 is 2.0930.
+    assert fall.detail["high"] == pytest.approx(-0.6 + 2.0930 * math.sqrt(0.24 / 19), abs=2e-3)
+    assert found.summary == f"train 0.5, held-out 0.2; {fall.text}"
+
+
+@pytest.mark.parametrize(
+    ("solved", "parents"),
+    [
+        ({0: 8, 1: 16}, (None, 0)),
+        ({0: 12, 1: 9}, (None, 0)),
+        # Version 2 was refused, and 3 began where 2 had begun.
+        ({0: 8, 1: 16, 2: 4, 3: 17}, (None, 0, 1, 1)),
+    ],
+)
+def test_a_rise_and_a_little_less_and_what_was_made_good_are_no_fall(
+    solved: dict[int, int], parents: tuple[int | None, ...]
+) -> None:
+    found = check("reward-eval-gap", steps=REWARDED, evals=evaluated(solved), versions=line(*parents))
+    assert (found.status, found.evidence) == ("ok", ())
+    assert found.summary.endswith("; fewer than 5 evaluations, no movement told")
+
+
+def test_with_enough_evaluations_noise_decides() -> None:
+    solved = {0: 8, 1: 16, 2: 5, 3: 14, 4: 3}
+    steps = [{"step": 10 * n, "adapter": "a", "reward_mean": 0.5} for n in range(5)]
+    found = check("reward-eval-gap", steps=steps, evals=evaluated(solved), versions=line(None, 0, 1, 2, 3))
+    assert (found.status, found.evidence) == ("ok", ())
+
+
+def test_falls_of_several_adapters_are_told_apart() -> None:
+    evals = evaluated({0: 8, 1: 16}) + evaluated({0: 19, 1: 2}, "b") + evaluated({4: 19, 5: 2}, None)
+    found = check("reward-eval-gap", steps=REWARDED, evals=evals, versions=line(None, 0) + line(None, 0, adapter="b"))
+    assert [each.adapter for each in found.evidence] == [None, "b"]
+    assert found.evidence[0].text == "held-out fell from 0.95 at v4 to 0.1 at v5, over the 20 tasks of both"
 
 
 def test_sessions_and_evaluations_serve_without_metric_logs() -> None:

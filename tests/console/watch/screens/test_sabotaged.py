@@ -117,7 +117,7 @@ def test_plain_names_it_and_says_where_to_go(sabotaged: Path) -> None:
     lines = printed(Options(path=sabotaged), "signals", Place(), rows=50, width=200).splitlines()
     assert lines[1].startswith(f"FIRST MOVER  {FELL} ┊ {AGAINST} ┊ ")
     at = lines.index("  most credit (advantage) of the 12 turns that v2 learned from:")
-    assert lines[at - 1].startswith("△ FELL     rew-eval ")
+    assert lines[at - 1].startswith("  reward-eval-gap warn: rew-eval @2–5: held-out 0.83 → 0.21 by v2, refused ┊ ")
     assert lines[at + 1] == "    c2-09·1·0  +0.818  reward 1, accept 1"
 
 

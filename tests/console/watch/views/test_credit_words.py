@@ -2,10 +2,10 @@
 
 import pytest
 
+from checks.eval_falls import Change
+from checks.paired_tasks import paired
 from console.watch.views.credit import LearnedBy
 from console.watch.views.credit_words import fared_text
-from console.watch.views.eval_falls import Change
-from console.watch.views.paired_tasks import paired
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from checks.ranking import Move, Ranked
 from console.watch.held import Held
 from console.watch.source.store_source import StoreSource
 from console.watch.views.falls import HELD_OUT, Falls, ToldFall
+from tests.checks.test_eval_falls import HIGH, LOW, evals
 from tests.console.watch.fake_feed import held
 from tests.console.watch.sabotaged_store import honest, sabotaged_store
 from tests.console.watch.small_held import frame
-from tests.console.watch.views.test_eval_falls import HIGH, LOW, evals
 
 
 def read(store: Path) -> Held:

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from checks.eval_falls import Change
+from checks.paired_tasks import Paired
 from checks.ranking import Move, Ranked
-from console.watch.views.eval_falls import Change
 from console.watch.views.falls import RewardMove, ToldFall
 from console.watch.views.first_mover import FirstMover, FrozenRanking, first_mover_of, said
-from console.watch.views.paired_tasks import Paired
 from console.watch.views.signal_lanes import LABELS
 
 AT = datetime(2026, 11, 29, 11, 31, 2, tzinfo=UTC)

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from checks.columns import completed
-from console.watch.views.eval_falls import LEAST_TASKS, eval_falls, fell
-from console.watch.views.paired_tasks import paired
+from checks.eval_falls import LEAST_TASKS, eval_falls, fell
+from checks.paired_tasks import paired
 
 NOTHING = completed(pl.DataFrame(), "versions")
 HIGH, MIDDLE, LOW = [1.0] * 14 + [0.0] * 2, [1.0] * 12 + [0.0] * 4, [1.0] + [0.0] * 15

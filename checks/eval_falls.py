@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 
 from checks.eval_points import stepped
-from console.watch.views.paired_tasks import Paired, paired
+from checks.paired_tasks import Paired, paired
 
 LEAST_TASKS = 8
 """Tasks that both evaluations must have."""

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-from console.watch.views.paired_tasks import normal, paired, student
+from checks.paired_tasks import normal, paired, student
 
 
 def test_the_mean_of_paired_differences_with_students_interval() -> None:

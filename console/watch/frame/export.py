@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +38,12 @@ def as_csv(rows: Sequence[object]) -> str:
     for row in made:
         writer.writerow({name: _cell(value) for name, value in row.items()})
     return out.getvalue()
+
+
+def without_remote_fonts(svg: str) -> str:
+    """The picture with the fonts of whoever looks at it: Textual's names one that a browser fetches from a CDN."""
+    style, end, drawn = svg.partition("</style>")
+    return re.sub(r"\s*@font-face \{.*?\}", "", style, flags=re.DOTALL) + end + drawn
 
 
 def write_new(text: str, path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from collector.errors import UserError
-from console.watch.frame.export import as_csv, as_json, write_new
+from console.watch.frame.export import as_csv, as_json, without_remote_fonts, write_new
 from console.watch.topic import View
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def write_view(app: App[int], screen: "WatchScreen", form: str, path: Path) -> s
     if screen.view is None:
         raise UserError("nothing is shown yet")
     if form == "svg":
-        return _out(app, app.export_screenshot(title=f"roundhouse {screen.TOPIC}"), path)
+        return _out(app, without_remote_fonts(app.export_screenshot(title=f"roundhouse {screen.TOPIC}")), path)
     if form == "csv":
         return _out(app, as_csv(screen.exported(screen.view)), path)
     return write_json(app, screen.view, path)

@@ -196,7 +196,8 @@ class TurnScreen(ListScreen):
         return Cell(text, "warning" if broken or (key == "worst" and row.outliers) else None)
 
     def _say(self, view: TurnsView) -> None:
-        rule = f"─ messages of turn {view.selected} {'─' * self.size.width}"
+        of_turn = "" if view.selected is None else f" of turn {view.selected}"
+        rule = f"─ messages{of_turn} {'─' * self.size.width}"
         self.query_one("#said_rule", Row).set([Part(self.palette.said(rule), self.palette.dim)])
         width = max(20, self.size.width - 20)
         rows: list[list[Part]] = []

@@ -4,6 +4,7 @@ import json
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from xml.etree import ElementTree
 
 import polars as pl
 import pytest
@@ -211,6 +212,11 @@ async def test_export_writes_the_view_and_never_over_a_file(tmp_path: Path, monk
         for form, begins in (("csv", "word,letters\nstores,6\n"), ("svg", "<svg")):
             pilot.app.obey(f"export {form} view.{form}")
             assert (tmp_path / f"view.{form}").read_text().startswith(begins)
+        # Whoever opens the picture fetches nothing with it.
+        svg = (tmp_path / "view.svg").read_text()
+        assert "cdn" not in svg
+        assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") + svg.count("https://www.textualize.io")
+        assert "stores" in "".join(ElementTree.fromstring(svg).itertext())
         pilot.app.obey("export png")
         await pilot.pause()
         assert crumbs(pilot) == "'png' is no format, expected json, csv, svg"

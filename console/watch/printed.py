@@ -55,7 +55,7 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
         _refuse_missing(view, place)
     finally:
         source.close()
-    return msgspec.json.encode(view).decode() if width is None else "\n".join(_lines(screen, view, width))
+    return msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
 
 
 def whole(source: Source, tokens: bool, progress: PrintProgress) -> Held:
@@ -122,7 +122,8 @@ def ask_of(screen: str, place: Place, options: Options, rows: int) -> msgspec.St
 
 
 # Any: the plain twin of a view takes that view.
-def _lines(screen: str, view: Any, width: int) -> list[str]:
+def lines_of(screen: str, view: Any, width: int) -> list[str]:
+    """A view as text, a line for each row."""
     plain: Callable[[Any, int], list[str]] = getattr(
         importlib.import_module(f"console.watch.plain.{screen}"), f"plain_{screen}"
     )

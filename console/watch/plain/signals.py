@@ -7,6 +7,7 @@ from console.format import number_text
 from console.watch.compact import compact
 from console.watch.plain.alert_text import line_text
 from console.watch.plain.beginning import beginning
+from console.watch.plain.logs import LETTERS
 from console.watch.views.first_mover import said
 from console.watch.views.lane import Lane
 from console.watch.views.other_faults import OtherFaults
@@ -95,9 +96,15 @@ def untrainable_text(untrainable: Untrainable) -> str:
 def log_text(line: LogLine, *, dated: bool = False) -> str:
     """One event."""
     at = f"{line.at:%Y-%m-%d %H:%M:%SZ}" if dated else f"{line.at:%H:%M:%S}"
-    letter = {"info": "I", "warn": "W", "fail": "E"}.get(line.severity, "I")
     place = "" if line.session_id is None else f"{session_text(line.session_id)} turn {line.turn or '–'}"
-    words = (at, letter, line.actor or "–", line.adapter or "", place, beginning(line.text or line.kind))
+    words = (
+        at,
+        LETTERS[line.severity],
+        line.actor or "–",
+        line.adapter or "",
+        place,
+        beginning(line.text or line.kind),
+    )
     return " ".join(each for each in words if each)
 
 

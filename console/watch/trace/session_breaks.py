@@ -49,13 +49,14 @@ def session_breaks(session: SessionTurns, events: pl.DataFrame, tools: Tools) ->
     )
     own = events.filter(pl.col("session_id") == session.session_id)
     finding = prefix_break(measure.frame(), own, counted)
-    return SessionBreaks(tuple(_break(each) for each in finding.evidence), _parents(session))
+    # What was declared of the session alone is of no turn.
+    breaks = tuple(_break(each, each.turn) for each in finding.evidence if each.turn is not None)
+    return SessionBreaks(breaks, _parents(session))
 
 
-def _break(evidence: Evidence) -> Break:
-    assert evidence.turn is not None
+def _break(evidence: Evidence, turn: int) -> Break:
     return Break(
-        turn=evidence.turn,
+        turn=turn,
         previous=evidence.previous_turn,
         at=evidence.token_index,
         kind=evidence.kind or "other",

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from checks.log import Batch
 from checks.measures.importance_weights import WORST_W
 from checks.measures.sampled_tokens import UNKNOWN, counted_tokens, lengths, mask_fits, pieces, trained_as
 from checks.measures.scored_tokens import ScoredTokens
@@ -102,7 +103,8 @@ def turn_tokens(session: SessionTurns, row: int, *, scoring: int | None = None, 
     """The tokens of a turn under one scoring: that of the index, else the first of the step, else the first one."""
     batch = session.batch(row)
     found = lengths(batch.turns)
-    count = int(found["tokens"].fill_null(0)[0])
+    stated_tokens = int(found["tokens"].fill_null(0)[0])
+    count = stated_tokens if _held(batch, found, stated_tokens) else 0
     scorings = [Scoring(*each) for each in batch.scores.select("adapter", "trainer_step", "trainer_version").rows()]
     chosen = _chosen(scorings, scoring, step)
     lists = _Lists(batch.turns, batch.scores, count)
@@ -116,6 +118,8 @@ def turn_tokens(session: SessionTurns, row: int, *, scoring: int | None = None, 
     counted = counted_tokens(batch.turns["loss_mask"], np.array([0, count], np.int64)) if stated else None
     if not fits:
         lists.notes.append(f"loss_mask has {found['mask'][0]} entries for {count} tokens")
+    if count < stated_tokens:
+        lists.notes.append(f"the source counts {stated_tokens:,} completion tokens, and the log holds none of them")
     mu = lists.of_turn("sampled_logprobs")
     of_score = {name: lists.of_score(column, chosen) for name, column in _LISTS.items()}
     labels, label_of = _labels(batch.turns, count)
@@ -136,6 +140,15 @@ def turn_tokens(session: SessionTurns, row: int, *, scoring: int | None = None, 
         notes=tuple(dict.fromkeys(lists.notes)),
         **of_score,
     )
+
+
+def _held(batch: Batch, found: pl.DataFrame, count: int) -> bool:
+    """Whether the log says anything of the tokens themselves: else they are a number that the source states."""
+    row = found.row(0, named=True)
+    lists = [batch.turns[name].list.len() for name in ("completion_ids", "sampled_logprobs")]
+    lists += [batch.scores[name].list.len() for name in _LISTS.values()]
+    of_mask = row["mask"] is not None and row["mask"] in (count, (row["prompt"] or 0) + count)
+    return of_mask or any((each == count).any() for each in lists)
 
 
 class _Lists:

@@ -23,7 +23,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
     of: str
     """`turn` or `session`."""
-    value: float
+    value: float | None
+    """None, in JSON, where the log has a number that is not finite."""
     parts: dict[str, float] = {}
     """What each kind of feedback adds; empty where the log has the sum only."""
     mapping_sha256: str | None = None
@@ -115,7 +116,7 @@ def _credit(held: Held, row: dict[str, Any], scorings: Sequence[Scoring]) -> Cre
 
 def _given(rewards: pl.DataFrame, row: dict[str, Any]) -> list[Given]:
     """The turn's own, then the session's; a log may have that on any of its turns."""
-    of_turn = pl.col("turn_id") == row["turn_id"]
+    of_turn = pl.col("turn_id") == pl.lit(row["turn_id"], pl.String)
     of_session = pl.col("turn_id").is_null() & (pl.col("session_id") == row["session_id"])
     found: list[Given] = []
     for name, which in (("turn", of_turn), ("session", of_session)):
@@ -137,7 +138,7 @@ def _given(rewards: pl.DataFrame, row: dict[str, Any]) -> list[Given]:
 
 
 def _judged(feedback: pl.DataFrame, row: dict[str, Any]) -> list[Judgement]:
-    of_turn = (pl.col("turn_id") == row["turn_id"]).fill_null(False)
+    of_turn = (pl.col("turn_id") == pl.lit(row["turn_id"], pl.String)).fill_null(False)
     of_session = pl.col("turn_id").is_null() & (pl.col("session_id") == row["session_id"])
     rows = feedback.filter(of_turn | of_session).unique("feedback_id", keep="first", maintain_order=True)
     replaced = rows["supersedes"].drop_nulls().implode()

@@ -112,8 +112,8 @@ def _rewarded(credit: Credit) -> str:
     return f"{of}reward {_signed(given.value)}{f' ({parts})' if parts else ''}"
 
 
-def _signed(value: float) -> str:
-    return f"{value:+g}" if value else "0"
+def _signed(value: float | None) -> str:
+    return "n/d" if value is None else f"{value:+g}" if value else "0"
 
 
 def _pushed(row: TokenRow, used: list[LearnedBy]) -> Iterator[str]:

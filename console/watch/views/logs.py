@@ -11,6 +11,7 @@ from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
 from console.watch.kept import Kept
 from console.watch.topic import OpenLog, Topic, View, of_part
+from console.watch.views.levels import level
 
 FIELDS: Fields = {
     "level": Field("level", "text", {"w": "warn", "f": "fail", "i": "info"}),
@@ -125,7 +126,7 @@ def log_lines(held: Held) -> pl.DataFrame:
 def _log_lines(held: Held) -> pl.DataFrame:
     events = held.events.select(
         "at",
-        level=pl.col("severity").fill_null("info"),
+        level=level(),
         source=pl.coalesce("writer", "actor", pl.lit("log")),
         kind=pl.col("kind"),
         adapter=pl.col("adapter"),

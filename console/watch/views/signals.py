@@ -8,6 +8,7 @@ import msgspec
 import polars as pl
 
 from checks.finding import Finding
+from collector.records import Severity
 from console.watch.held import Held
 from console.watch.kept import Kept
 from console.watch.topic import Ask, OpenLog, Topic, View
@@ -16,6 +17,7 @@ from console.watch.views.alert_lines import AlertLine, alert_lines
 from console.watch.views.fallen_lanes import FallenLanes
 from console.watch.views.first_mover import FirstMover, FrozenRanking
 from console.watch.views.lane import Lane
+from console.watch.views.levels import level
 from console.watch.views.other_faults import OtherFaults, other_faults
 from console.watch.views.signal_findings import CHECK_OF
 from console.watch.views.signal_grading import AdapterTab, Grading, Gradings, adapter_tabs, newest_step
@@ -44,7 +46,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One event."""
 
     at: datetime
-    severity: str
+    severity: Severity
     actor: str | None
     kind: str
     text: str | None
@@ -207,5 +209,5 @@ def log_tail(events: pl.DataFrame) -> tuple[LogLine, ...]:
     """The newest events."""
     names = ("at", "severity", "actor", "kind", "text", "adapter", "session_id", "turn")
     newest = events.drop_nulls("at").sort("at", maintain_order=True).tail(LOG_LINES)
-    told = newest.select(names).with_columns(pl.col("severity").fill_null("info"), pl.col("kind").fill_null("event"))
+    told = newest.select(names).with_columns(severity=level(), kind=pl.col("kind").fill_null("event"))
     return tuple(msgspec.convert(row, LogLine) for row in told.iter_rows(named=True))

@@ -183,7 +183,8 @@ def token_view(held: Held, ask: TokenAsk, open_log: OpenLog, *, tools: ToolsOf, 
     )
     log_w = tokens.log_w()
     finite = tokens.scored()
-    w = None if finite is None or not len(finite.mu) else np.exp(finite.log_w(slice(None)))
+    with np.errstate(over="ignore"):
+        w = None if finite is None or not len(finite.mu) else np.exp(finite.log_w(slice(None)))
     return TokenView(
         session_id=ask.session_id,
         turn=ask.turn,

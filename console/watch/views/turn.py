@@ -232,7 +232,8 @@ class _Rows:
         worst, log_w = tokens.worst(), tokens.log_w()
         if worst is None or log_w is None:
             return None, None
-        return float(np.exp(log_w[worst])), len(tokens.outliers())
+        with np.errstate(over="ignore"):
+            return float(np.exp(log_w[worst])), len(tokens.outliers())
 
     def _retok(self, number: int) -> int | None:
         row = self._trace.log.row_of(number)

@@ -195,6 +195,9 @@ def test_a_declared_compaction_is_said_to_be_meant() -> None:
     log = log_of(rows, events=[{"kind": "compaction", "session_id": "s", "turn": 2}])
     view = seen(log, Tools())
     assert (view.relation, view.kind, view.common) == ("declared", "compaction", 20)
+    # Of the session alone it says of no turn that it was meant.
+    of_session = seen(log_of(rows, events=[{"kind": "compaction", "session_id": "s"}]), Tools())
+    assert (of_session.relation, of_session.common) == ("break", 20)
 
 
 def test_text_only_turns_have_no_ids_to_compare() -> None:

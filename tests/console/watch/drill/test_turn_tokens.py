@@ -50,6 +50,23 @@ def test_a_list_of_another_length_gives_no_ratio_and_says_so() -> None:
     assert found.notes == ("sampled_logprobs has 5 entries for 4 tokens: not shown, no ratio",)
 
 
+def test_tokens_that_the_source_only_counts_are_none() -> None:
+    # 16 GB of ids, were every one of them shown.
+    spans = [{"version": "3", "start": 0, "end": 2**31 - 1}]
+    found = tokens(turn(prompt_ids=[1], completion_ids=None, trainer_logprobs=[-1.0] * 3, weight_versions=spans))
+    assert (len(found.completion), len(found.version), found.pi_old) == (0, 0, None)
+    assert "the source counts 2,147,483,647 completion tokens, and the log holds none of them" in found.notes
+
+
+@pytest.mark.parametrize(
+    "held", [{"sampled_logprobs": [-1.0] * 3}, {"trainer_logprobs": [-1.0] * 3}, {"loss_mask": [0, 1, 1, 1]}]
+)
+def test_tokens_without_ids_are_shown_by_what_the_log_says_of_each(held: dict[str, Any]) -> None:
+    row = {"prompt_ids": [1], "completion_ids": None, "sampled_logprobs": None, "stated_completion_tokens": 3}
+    found = tokens(turn(**row | held))
+    assert (found.completion.tolist(), found.notes) == ([-1] * 3, ())
+
+
 def test_missing_logprobs_are_none() -> None:
     found = tokens(turn(prompt_ids=[1], completion_ids=[2, 3]))
     assert (found.mu, found.pi_old, found.pi_gen, found.entropy, found.counted) == (None, None, None, None, None)

@@ -5,7 +5,7 @@ import pytest
 from console.watch.plain.logs import plain_logs
 from console.watch.views.logs import Jump, LogsAsk, LogsView, logs_view
 from tests.console.watch.fake_feed import held, no_log
-from tests.console.watch.small_held import ago, small_held
+from tests.console.watch.small_held import ago, frame, small_held
 
 
 def view(**asked: object) -> LogsView:
@@ -37,6 +37,14 @@ def test_the_newest_lines_are_given_unless_others_are_asked_for() -> None:
     assert said(view(count=2)) == ALL[-2:]
     assert said(view(count=2, first=1)) == ALL[1:3]
     assert said(view(count=2, first=99)) == ALL[-1:]
+
+
+def test_every_log_has_its_own_words_for_how_severe_a_line_is() -> None:
+    words = {"WARNING": "warn", "warn": "warn", "Error": "fail", "crit": "fail", "debug": "info", "7": "info"}
+    rows = [{"at": ago(9 - n), "kind": "k", "severity": word} for n, word in enumerate([*words, None])]
+    shown = logs_view(held(events=frame("events", rows)), LogsAsk(), no_log)
+    assert [line.level for line in shown.rows] == [*words.values(), "info"]
+    assert [line.split()[1] for line in plain_logs(shown, 80)[1:]] == ["W", "W", "F", "F", "I", "I", "I"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ screen and stop.
 import argparse
 import gc
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ PLAIN_COLUMNS = 240
 """Columns of --plain where no terminal says how wide it is."""
 WEB_PORT = 8000
 SWITCH_S = 0.0005
+FRAMES_A_SECOND = "250"
+"""Most that are drawn: what a key changed waits 4 ms at most for its frame. Where nothing changed none is drawn."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -186,6 +189,8 @@ def _columns() -> int:
 def _open(options: Options) -> int:
     # Nothing that is loaded for the frame goes again; it is collected from once all is loaded.
     gc.disable()
+    # Textual reads it when it is loaded; where somebody has set it, it stays.
+    os.environ.setdefault("TEXTUAL_FPS", FRAMES_A_SECOND)
     from console.watch.app import run_app
     from console.watch.opened import opened_app
 

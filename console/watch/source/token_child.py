@@ -35,7 +35,7 @@ TELL_S = 1.0
 """Between two news while it reads."""
 LOOK_S = 0.5
 """Least between two rounds."""
-BUSY_SHARE = 0.05
+BUSY_SHARE = 0.02
 """Most of a core that following a live store takes, after the first pass."""
 RETRY_S = 30.0
 """After a store could not be read."""

@@ -311,8 +311,9 @@ class WindowedTable(ScrollView, can_focus=True):
                 self.scroll_to(y=wanted, animate=False, immediate=True, force=True)
         if row == self._cursor:
             return
-        self._cursor = row
-        self._changed()
+        before, self._cursor = self._cursor, row
+        for index in (before, row):
+            self._row_changed(index)
         self.post_message(self.RowHighlighted(self, row))
 
     def _wanted(self) -> tuple[int, int]:
@@ -335,6 +336,11 @@ class WindowedTable(ScrollView, can_focus=True):
     def _changed(self) -> None:
         self._drawn.clear()
         self.refresh()
+
+    def _row_changed(self, index: int) -> None:
+        """One row is drawn otherwise: a key is answered sooner when only that is drawn."""
+        self._drawn = {key: strip for key, strip in self._drawn.items() if key[0] != index}
+        self.refresh_line(index + self._header)
 
 
 def _fitted(text: str, column: Column) -> str:

@@ -1,11 +1,13 @@
 """The windowed table: only what is in sight is asked for and drawn, whatever the number of rows."""
 
+import random
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from console.watch.widgets.palette import Palette
 from console.watch.widgets.table import Cell, Column, WindowedTable
@@ -74,6 +76,47 @@ async def test_of_200_000_rows_only_those_around_what_is_in_sight_are_asked_for(
         assert lines[10] == "> row199998   199998"
         assert (await after(pilot, "g"))[1].startswith("> row0")
         assert sum(count for _, count in app.wanted) < 300
+
+
+async def test_a_move_within_what_is_in_sight_draws_the_two_rows_of_it() -> None:
+    drawn: list[int] = []
+
+    class Noting(WindowedTable):
+        def render_line(self, y: int) -> Strip:
+            drawn.append(y)
+            return super().render_line(y)
+
+    class OfNoting(Shown):
+        def compose(self) -> ComposeResult:
+            yield Noting(COLUMNS, Palette("none"))
+
+    app = OfNoting(1_000)
+    async with app.run_test(size=(60, 12)) as pilot:
+        await pilot.press("j", "j")
+        await pilot.pause()
+        drawn.clear()
+        await pilot.press("j")
+        await pilot.pause()
+        assert sorted(set(drawn)) == [3, 4]
+
+
+async def test_after_any_keys_one_row_in_sight_is_that_of_the_cursor() -> None:
+    source = random.Random(5)
+    async with table(60) as (pilot, app):
+        shown = app.query_one(WindowedTable)
+        for _ in range(120):
+            await pilot.press(source.choice(["j", "j", "j", "k", "k", "g", "G", "pagedown", "pageup", "w", "l"]))
+            await pilot.pause()
+            lines = screen_text(app).splitlines()
+            rows = {at + shown.scroll_offset.y for at, line in enumerate(lines[1:]) if line.startswith("> ")}
+            assert rows == {shown.cursor}
+            reversed_rows = {y - 1 + shown.scroll_offset.y for y in range(1, 12) if _reversed(shown, y)}
+            assert reversed_rows == {shown.cursor}
+
+
+def _reversed(shown: WindowedTable, y: int) -> bool:
+    lead = next(iter(shown.render_line(y)))
+    return lead.style is not None and bool(lead.style.reverse)
 
 
 async def test_moving_down_scrolls_and_asks_again_before_the_window_ends() -> None:

@@ -195,9 +195,16 @@ def test_a_declared_compaction_is_said_to_be_meant() -> None:
     log = log_of(rows, events=[{"kind": "compaction", "session_id": "s", "turn": 2}])
     view = seen(log, Tools())
     assert (view.relation, view.kind, view.common) == ("declared", "compaction", 20)
-    # Of the session alone it says of no turn that it was meant.
-    of_session = seen(log_of(rows, events=[{"kind": "compaction", "session_id": "s"}]), Tools())
-    assert (of_session.relation, of_session.common) == ("break", 20)
+
+
+def test_a_compaction_of_the_session_alone_excuses_no_turn() -> None:
+    long = list(range(100, 160))
+    rows = [
+        turn(1, prompt_ids=long, completion_ids=[3, 4]),
+        turn(2, prompt_ids=[*long[:50], 7, 7, 7, 7], completion_ids=[8]),
+    ]
+    view = seen(log_of(rows, events=[{"kind": "compaction", "session_id": "s"}]), Tools())
+    assert (view.relation, view.common) == ("break", 50)
 
 
 def test_text_only_turns_have_no_ids_to_compare() -> None:

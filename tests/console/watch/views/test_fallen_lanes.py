@@ -62,7 +62,8 @@ def test_the_lane_that_fell_has_its_onset_and_leads_to_most_credit(sabotaged: Re
         was=20 / 24,
         at="2026-11-01 20:00:05Z",
     )
-    assert (fell.state, fell.word) == ("pending", "FELL")
+    # As reward-eval-gap says.
+    assert (fell.state, fell.word) == ("warning", None)
     assert fell.lead == "most credit (advantage) of the 12 turns that v2 learned from"
     # The three wrong replies that were praised, 9/11 each; then the nine right ones, -3/11.
     assert places(fell.faults)[:4] == [("c2-09", 1, 0), ("c2-10", 1, 0), ("c2-11", 1, 0), ("c2-00", 1, 0)]
@@ -114,14 +115,23 @@ def test_tokens_are_read_once_and_what_is_judged_later_is_told(sabotaged: Read) 
     assert [lane(view).faults[0].text for view in (first, second)] == ["reward 1, accept 1", "reward 1, accept 0.25"]
 
 
+def test_what_no_check_warns_of_is_said_to_have_fallen_all_the_same(sabotaged: Read) -> None:
+    # Without train reward there is no gap to check.
+    held, log = sabotaged
+    nothing = held.turns.with_columns(reward=pl.lit(None, held.turns.schema["reward"]))
+    steps = held.steps.with_columns(reward_mean=pl.lit(None, pl.Float64))
+    fell = lane(view_of(held._replace(turns=nothing, steps=steps, rewards=held.rewards.clear()), log))
+    assert (fell.status, fell.state, fell.word) == ("no_data", "pending", "FELL")
+
+
 def test_a_log_that_cannot_be_read_is_said_and_the_screen_stands(sabotaged: Read) -> None:
     def broken() -> Any:
         raise StoreError("the disk is gone")
 
     fell = lane(view_of(sabotaged[0], broken))
-    assert (fell.lead, fell.faults, fell.place) == (
-        "what v2 learned from cannot be read: the disk is gone", (), None
-    )  # fmt: skip
+    assert (fell.lead, fell.faults) == ("what v2 learned from cannot be read: the disk is gone", ())
+    assert fell.place is not None
+    assert (fell.place.session_id, fell.place.step) == (None, 5)
 
 
 def signal_lane(signal: str, **more: Any) -> Lane:

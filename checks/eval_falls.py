@@ -7,6 +7,7 @@ import msgspec
 import polars as pl
 
 from checks.eval_points import stepped
+from checks.group_advantage import ABSOLUTE, RELATIVE
 from checks.paired_tasks import Paired, paired
 
 LEAST_TASKS = 8
@@ -51,7 +52,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 def evaluated(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> list[Point]:
     """What was evaluated of one adapter, in order. The base model's evaluation, version 0, is the adapter's first."""
-    mine = stepped(evals, versions).filter(pl.col("adapter").eq_missing(adapter))
+    own = pl.col("adapter").eq_missing(adapter)
+    mine = stepped(evals.filter(own), versions.filter(own))
     scored = mine.drop_nulls(["step", "points"]).filter(pl.col("points").is_finite())
     means = scored.group_by("version", "step", "suite", "task_id").agg(pl.col("points").mean())
     found: dict[tuple[int, int | None], dict[tuple[str | None, str | None], float]] = {}
@@ -86,9 +88,11 @@ def change_at(points: Sequence[Point], at: int, parents: Mapping[int, int | None
 
 
 def parents_of(versions: pl.DataFrame, adapter: str | None) -> dict[int, int | None]:
-    """Version to the one it was trained from, as far as the log says."""
+    """Version to the one it was trained from, as far as the log says; nothing where it says that of none."""
     mine = versions.filter(pl.col("adapter").eq_missing(adapter)).drop_nulls("version")
-    return dict(mine.select("version", "parent").iter_rows())
+    known = mine.drop_nulls("parent")
+    roots: dict[int, int | None] = dict.fromkeys(mine["version"].to_list() if known.height else ())
+    return roots | dict(known.select("version", "parent").iter_rows())
 
 
 def _reference(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> Point | None:
@@ -115,8 +119,9 @@ def _enough(one: Point, other: Point) -> bool:
 
 
 def fell(score: Paired) -> bool:
-    """Whether the mean surely fell: every task by as much, or by so many standard errors."""
-    return score.by < -1e-12 and (score.errors is None or score.errors >= SURE)
+    """Whether the mean surely fell: every task by as much, or by so many standard errors, and more than rounding."""
+    least = max(ABSOLUTE, RELATIVE * max(abs(score.before), abs(score.after)))
+    return score.by < -least and (score.errors is None or score.errors >= SURE)
 
 
 def _made_good(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> bool:

@@ -26,7 +26,10 @@ KINDS: dict[str, dict[str, str]] = {
         "version_from_the_future": "tokens of a version later than the step that trains on them",
     },
     "mfu": {"impossible": "above 1: the FLOPs, the time or the peak is wrong"},
-    "entropy": {"logprob_above_zero": "a log-probability above 0: the probability would exceed 1"},
+    "entropy": {
+        "logprob_above_zero": "a log-probability above 0: the probability would exceed 1",
+        "not_finite": "the entropy logged for a step is NaN or infinite",
+    },
     "grad-norm": {"not_finite": "the gradient norm is NaN or infinite"},
     "prefix-break": {
         "reasoning_stripped": "the thinking of an earlier reply is gone from the history",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from checks.bounded import LARGEST
 from checks.onset import Onset, least_samples, onset, strictness
 from checks.signals import SIGNALS, Part, Signal, named
 
@@ -80,7 +81,11 @@ def _read(series: pl.DataFrame) -> Iterable[Series]:
 
 
 def _bounded(values: Array, part: Part) -> Array:
-    """Values that a logarithm and a mean can take: infinities become ten times the largest finite value."""
+    """Values that a logarithm and a mean of squares can take: infinities become ten times the largest finite value.
+
+    What tokens tell may be larger than any number of a log: w is an exponential.
+    """
+    values = np.where(np.isfinite(values), np.clip(values, -LARGEST, LARGEST), values)
     finite = values[np.isfinite(values)]
     largest = float(np.abs(finite).max()) if len(finite) else 1.0
     values = np.clip(values, -10 * largest, 10 * largest)

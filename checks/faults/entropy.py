@@ -19,6 +19,7 @@ _NEXT = (
     "the learning rate and the entropy or KL term",
     "grad-norm",
 )
+_NEXT_NOT_FINITE = ("grad-norm", "the loss and the logits of that step: which of them is not a number")
 _NEXT_ABOVE = ("the source of these log-probabilities: unnormalised, shifted, or a placeholder without a loss mask",)
 
 
@@ -51,6 +52,7 @@ def entropy(
     curve by step is of one of these, the first that knows at least half as many steps as the one that knows most. From
     10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
     where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
+    not_finite: an entropy that the trainer logged for a step is NaN or infinite; it counts in no mean and no median.
     logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
     has; float32 rounding stays below.
     Units: nats.
@@ -59,29 +61,32 @@ def entropy(
     steps(entropy).
     Threshold: mean below 0.01 warns and below 0.001 fails; last over first fifth below 1/4 or above 2.5 warns, below
     1/10 or above 5 fails: provisional, since the level depends on the task (arithmetic answers of three tokens have
-    0.014 in a healthy run). A log-probability above zero always fails.
+    0.014 in a healthy run). A log-probability above zero, or an entropy that is not finite, always fails.
     Check next: pass-at-k; the learning rate and the entropy or KL term; grad-norm.
     """
     sums = part(entropies, "steps") if "steps" in entropies.columns else pl.DataFrame()
     metrics = _metrics(sums, steps)
     above, above_omitted = _above(entropies)
-    if not metrics and not above:
+    bad = _not_finite(steps)
+    if not metrics and not above and not bad:
         return _nothing(entropies)
     value = metrics.get("entropy_mean", metrics.get("entropy_sampled_estimate"))
     curves = _curves(sums, steps, versions)
     limits = (collapse_warn_at, collapse_fail_at, surge_warn_at, surge_fail_at)
     moved = [found for curve in curves if (found := _moved(curve, *limits)) is not None]
     level: Status = "ok" if value is None else grade(value, warn_at=warn_at, fail_at=fail_at, below=True)
-    evidence, omitted = kept([*above, *moved])
-    status = worst([level, *(each.status or "ok" for each in moved), *(["fail"] if above else [])])
+    evidence, omitted = kept([*above, *bad, *moved])
+    status = worst([level, *(each.status or "ok" for each in moved), *(["fail"] if above or bad else [])])
     return Finding(
         check="entropy",
         status=status,
         value=value,
         unit="nats",
         threshold=Threshold(warn=warn_at, fail=fail_at),
-        summary=_summary(metrics, moved, len(above) + above_omitted),
-        check_next=(_NEXT_ABOVE if above else ()) + (_NEXT if level != "ok" or moved else ()),
+        summary=_summary(metrics, moved, len(above) + above_omitted, len(bad)),
+        check_next=(_NEXT_ABOVE if above else ())
+        + (_NEXT_NOT_FINITE if bad else ())
+        + (_NEXT if level != "ok" or moved else ()),
         evidence=evidence,
         evidence_omitted=omitted + above_omitted,
         metrics=metrics,
@@ -103,11 +108,20 @@ def _metrics(sums: pl.DataFrame, steps: pl.DataFrame) -> dict[str, float]:
     metrics: dict[str, float] = {}
     if sums.height and (tokens := float(sums["entropy_tokens"].sum())):
         metrics["entropy_mean"] = float(sums["entropy_sum"].sum()) / tokens
-    elif len(logged := steps["entropy"].drop_nulls()):
+    elif len(logged := steps["entropy"].filter(steps["entropy"].is_finite())):
         metrics["entropy_mean"] = float(logged.mean())  # pyright: ignore[reportArgumentType]
     if sums.height and (tokens := float(sums["sampled_tokens"].sum())):
         metrics["entropy_sampled_estimate"] = -float(sums["sampled_sum"].sum()) / tokens + 0.0
     return metrics
+
+
+def _not_finite(steps: pl.DataFrame) -> list[Evidence]:
+    bad = steps.filter(~pl.col("entropy").is_finite()).sort("step", maintain_order=True)
+    said = "the entropy that was logged is no finite number"
+    return [
+        Evidence(step=step, adapter=adapter, kind="not_finite", status="fail", value=value, text=said)
+        for step, adapter, value in bad.select("step", "adapter", "entropy").iter_rows()
+    ]
 
 
 def _curves(sums: pl.DataFrame, steps: pl.DataFrame, versions: pl.DataFrame) -> list[_Curve]:
@@ -190,10 +204,12 @@ def _said(name: str) -> str:
     return "entropy estimate" if name == ESTIMATE else name
 
 
-def _summary(metrics: dict[str, float], moved: list[Evidence], above: int) -> str:
+def _summary(metrics: dict[str, float], moved: list[Evidence], above: int, bad: int) -> str:
     names = {"entropy_mean": "mean entropy", "entropy_sampled_estimate": "estimate from sampled tokens"}
     said = [f"{names[name]} {value:.4g} nats" for name, value in metrics.items()]
     said += [each.text or "" for each in moved]
+    if bad:
+        said.append(f"{bad} steps whose entropy is not finite")
     if above:
         said.append(f"{above} lists with a log-probability above {ABOVE_ZERO:g}")
     return "; ".join(said)

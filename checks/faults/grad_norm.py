@@ -111,7 +111,7 @@ def _spikes(
     for step, norm, above, width in rows:
         if above is None:
             continue
-        ratio = float(np.exp(above))
+        ratio = _times(above)
         largest = max(largest or 0.0, ratio)
         status: Status = grade(ratio, warn_at=warn_at, fail_at=fail_at)
         if status == "ok" or (width is not None and above <= sigmas * width):
@@ -124,11 +124,16 @@ def _spikes(
 def _drift(adapter: str | None, curve: pl.DataFrame, warn_at: float) -> list[Evidence]:
     positive = curve.filter(pl.col("norm") > 0)
     rise = rise_over_run(np.log(positive["norm"].to_numpy()))
-    if rise is None or float(np.exp(rise)) < warn_at:
+    if rise is None or _times(rise) < warn_at:
         return []
-    times = float(np.exp(rise))
+    times = _times(rise)
     said = f"gradient norm rose slowly, by a factor of {times:.3g} over {positive.height} steps"
     return [Evidence(step=int(positive["step"][-1]), adapter=adapter, status="warn", value=times, text=said)]
+
+
+def _times(log_ratio: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.exp(log_ratio))
 
 
 def _series(adapter: str | None, curve: pl.DataFrame) -> Series:

@@ -1,7 +1,6 @@
 """Train reward against the held-out score, and where they first move in opposite directions."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +9,7 @@ import polars as pl
 
 from checks.eval_falls import Change, eval_falls
 from checks.eval_points import eval_points
-from checks.finding import Evidence, Finding, Number, Series
+from checks.finding import Evidence, Finding, Number, Series, kept
 from checks.step_curves import step_curves
 from checks.train_rewards import at_evaluations, train_rewards
 
@@ -45,11 +44,11 @@ def reward_eval_gap(
     Definition: the gap is the train reward of the newest step less the held-out score of the newest evaluation. An
     opposite movement is an evaluation since which the held-out score stays below an earlier level by more than `sigmas`
     times its noise, the mean of two evaluations against the mean of two, while the train reward since rose by more than
-    `sigmas` times its own. Noise is 1.4826 MAD of second differences over the root of 6, so that trends do not
-    count as noise. It takes 5 evaluations. Of an adapter with fewer, a fall is a version that does worse than the one
-    it was trained from (without versions: than the evaluation before), task by task over at least 8 tasks that both
-    were tried on, by more than 4 standard errors of the paired mean or on every task by as much, and that no later
-    version made good. Turns of purpose eval and probe are not train reward.
+    `sigmas` times its own. Noise is 1.4826 MAD of second differences over the root of 6, so that trends do not count as
+    noise. It takes 5 evaluations beside train reward. Of an adapter with fewer, a fall is a version that does worse
+    than the one it was trained from (where no parents are logged: than the evaluation before), task by task over at
+    least 8 tasks that both were tried on, by more than 4 standard errors of the paired mean or on every task by as
+    much, and that no later version made good. Turns of purpose eval and probe are not train reward.
     Units: reward; the two scales are compared as they are logged.
     Reads: steps(step, adapter, reward_mean, reward_eval), turns(session_id, adapter, trainer_step, purpose, reward),
     rewards, evals(adapter, version, step, suite, task_id, score, passed), versions.
@@ -77,14 +76,15 @@ def reward_eval_gap(
         key[0]: Curve(curve["step"].to_numpy(), curve["value"].to_numpy(), curve["train"].to_numpy())
         for key, curve in paired.items()
     }
-    counts: dict[str | None, int] = dict(held_out.group_by("adapter").len().iter_rows())
-    evidence = [found for adapter, curve in curves.items() if (found := _opposite(adapter, curve, sigmas)) is not None]
-    evidence += _falls(evals, versions, counts)
+    adapters: list[str | None] = held_out["adapter"].unique(maintain_order=True).to_list()
+    few = [adapter for adapter in adapters if adapter not in curves or len(curves[adapter].steps) < LEAST]
+    moves = [found for adapter, curve in curves.items() if (found := _opposite(adapter, curve, sigmas)) is not None]
+    moves += [_fall(adapter, fall) for adapter in few for fall in eval_falls(evals, versions, adapter)]
+    evidence, omitted = kept(moves)
     told = f"train {metrics['reward_train_last']:.4g}, held-out {metrics['reward_eval_last']:.4g}"
     enough = any(len(curve.steps) >= LEAST for curve in curves.values())
-    moved = (
-        f"; {evidence[0].text}" if evidence else "" if enough else f"; fewer than {LEAST} evaluations, no movement told"
-    )
+    none_told = "" if enough else f"; fewer than {LEAST} evaluations beside train reward, no movement told"
+    moved = f"; {evidence[0].text}" if evidence else none_told
     return Finding(
         check="reward-eval-gap",
         status="warn" if evidence else "ok",
@@ -92,7 +92,8 @@ def reward_eval_gap(
         unit="reward",
         summary=told + moved,
         check_next=_NEXT if evidence else (),
-        evidence=tuple(evidence),
+        evidence=evidence,
+        evidence_omitted=omitted,
         metrics=metrics,
         series=_series(train, held_out),
     )
@@ -134,17 +135,11 @@ def _opposite(adapter: str | None, curve: Curve, sigmas: float) -> Evidence | No
     return None
 
 
-def _falls(evals: pl.DataFrame, versions: pl.DataFrame, counts: Mapping[str | None, int]) -> list[Evidence]:
-    """What surely fell of the adapters that have too few evaluations for a movement."""
-    few = [adapter for adapter, count in sorted(counts.items(), key=lambda each: each[0] or "") if count < LEAST]
-    return [_fall(adapter, fall) for adapter in few for fall in eval_falls(evals, versions, adapter)]
-
-
 def _fall(adapter: str | None, fall: Change) -> Evidence:
     score, line = fall.score, "" if adapter is None else f"{adapter}: "
     later, before = (
         (f"step {fall.step}", f"step {fall.since}")
-        if fall.version is None or fall.parent is None
+        if fall.version is None or fall.parent is None or fall.version == fall.parent
         else (f"v{fall.version}", f"v{fall.parent}")
     )
     return Evidence(

@@ -71,7 +71,8 @@ def raw_tokens(raw: Array, scaled: Array, temperature: float) -> tuple[int, int]
     Whatever the other logits are, the odds of a token after division by T are at least odds^(1/T) for T < 1 and at
     most odds^(1/T) for T > 1. Tokens of middling to high probability tell: without the division their odds stay.
     """
-    p = np.exp(raw)
+    with np.errstate(over="ignore"):
+        p = np.exp(raw)
     told = (p > _RANGE[0]) & (p < _RANGE[1]) & (scaled < 0)
     bound, found = (_logit(values[told]) for values in (raw, scaled))
     with np.errstate(over="ignore"):

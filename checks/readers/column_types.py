@@ -3,7 +3,7 @@
 import polars as pl
 
 from checks.bounded import bounded
-from checks.columns import IDS, SCHEMAS, SCORES_SCHEMA, SPANS, TIME
+from checks.columns import IDS, SCHEMAS, SCORE, SCORES_SCHEMA, SPANS, TIME
 from checks.lag import label_version
 from collector.errors import UserError
 
@@ -17,6 +17,7 @@ _EXPECTED: tuple[tuple[pl.DataType | type[pl.DataType], str], ...] = (
     (pl.List(pl.Int8), "lists of 0 and 1"),
     (pl.List(pl.Float64), "lists of numbers"),
     (SPANS, "lists of {version, start, end}"),
+    (pl.List(SCORE), f"lists of {{{', '.join(field.name for field in SCORE.fields)}}}"),
 )
 
 

@@ -45,10 +45,23 @@ def test_a_fall_is_told_with_its_scores_and_both_steps() -> None:
     assert (fall.score.before, fall.score.after, fall.score.tasks) == (14 / 16, 1 / 16, 16)
 
 
+def test_a_log_that_names_no_parents_is_read_by_the_evaluation_before() -> None:
+    line = versions((None, 10), (None, 20), (None, 30))
+    assert found(evals(LOW, HIGH, LOW), line) == [(2, 1, 20, 30)]
+
+
+def test_of_two_records_of_a_version_the_one_that_names_its_parent_counts() -> None:
+    line = pl.concat([versions((None, 0), (0, 10), (0, 20)), versions((None, 0), (None, 10), (None, 20))])
+    assert [each[:2] for each in found(evals(HIGH, HIGH, LOW), line)] == [(2, 0)]
+
+
 @pytest.mark.parametrize(
     "scores",
     [
         (LOW, HIGH),
+        # float32 rounding of every score.
+        ([0.9] * 16, [float(np.float32(0.9)) - 6e-8] * 16),
+        ([900.0] * 16, [900.0 - 3e-4] * 16),
         (HIGH, MIDDLE),
         (HIGH, HIGH),
         ([1.0, 0.0] * 8, [0.0, 1.0] * 8),

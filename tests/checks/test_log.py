@@ -66,6 +66,7 @@ def test_numbers_that_name_a_session_are_read_as_names_and_0_and_1_as_no_and_yes
             {"weight_versions": [[3]]},
             r"turns.weight_versions holds List\(Int64\), expected lists of {version, start, end}",
         ),
+        ({"more_scores": [[3]]}, r"turns.more_scores holds List\(Int64\), expected lists of {adapter, trainer_step"),
     ],
 )
 def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, list[object]], said: str) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checks.bounded import bounded
 from checks.readers.tables import frame_of_arrow
 from collector.store.columns import record_schema
 from collector.store.turn_columns import PROMPT_LOST
@@ -37,4 +38,4 @@ def narrow(table: str, rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
         lost = pc.fill_null(pc.equal(rows["untrainable_reason"], PROMPT_LOST), False)
         columns["prompt_tokens"] = pc.if_else(lost, pa.scalar(None, pa.int64()), prompt)
         columns["completion_tokens"] = pc.cast(pc.list_value_length(rows["completion_ids"]), pa.int64())
-    return frame_of_arrow(pa.table(columns))
+    return bounded(frame_of_arrow(pa.table(columns)))

@@ -117,7 +117,7 @@ def turn_tokens(session: SessionTurns, row: int, *, scoring: int | None = None, 
     stated = fits and batch.turns["loss_mask"].null_count() == 0
     counted = counted_tokens(batch.turns["loss_mask"], np.array([0, count], np.int64)) if stated else None
     if not fits:
-        lists.notes.append(f"loss_mask has {found['mask'][0]} entries for {count} tokens")
+        lists.notes.append(f"loss_mask has {found['mask'][0]} entries for {stated_tokens} tokens")
     if count < stated_tokens:
         lists.notes.append(f"the source counts {stated_tokens:,} completion tokens, and the log holds none of them")
     mu = lists.of_turn("sampled_logprobs")

@@ -11,7 +11,8 @@ _WORDS = {
 
 def level() -> pl.Expr:
     """`info`, `warn` or `fail`, of the column `severity`; what is no such word, or missing, is info."""
-    word = pl.col("severity").cast(pl.String).str.to_lowercase()
+    # OpenTelemetry counts four of each: ERROR, ERROR2 and so on.
+    word = pl.col("severity").cast(pl.String).str.strip_chars().str.to_lowercase().str.replace("[1-4]$", "")
     of_words = pl.lit("info")
     for name, words in _WORDS.items():
         of_words = pl.when(word.is_in(words)).then(pl.lit(name)).otherwise(of_words)

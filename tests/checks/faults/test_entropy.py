@@ -83,12 +83,23 @@ def test_a_collapse_over_the_run_is_dated() -> None:
     assert found.metrics["entropy_mean"] == pytest.approx((8 + 0.7 + 0.6) / 16)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_what_a_trainer_logged_as_no_finite_number_moves_nothing(bad: float) -> None:
-    values = [2.0, bad, bad, bad, 2.0] + [1.9, bad] * 10
-    assert not finding([], steps=steps(values)).evidence
-    found = finding([], steps=steps([*values, *[0.1] * 10, *[bad] * 3]))
-    assert [each.step for each in found.evidence] == [len(values) + 1]
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf"), 1e61])
+def test_what_a_trainer_logged_as_no_finite_number_fails_and_counts_nowhere_else(bad: float) -> None:
+    values = [2.0, bad, bad, bad, 2.0] + [2.0, bad] * 10
+    found = finding([], steps=steps(values))
+    assert found.status == "fail"
+    assert [(each.kind, each.step) for each in found.evidence] == [
+        ("not_finite", at) for at, value in enumerate(values, 1) if value != 2.0
+    ]
+    assert found.metrics == {"entropy_mean": 2.0}
+    assert found.summary == "mean entropy 2 nats; 13 steps whose entropy is not finite"
+    collapsed = finding([], steps=steps([*values, *[0.1] * 10, *[bad] * 3])).evidence
+    assert [each.step for each in collapsed if each.kind is None] == [len(values) + 1]
+
+
+def test_a_log_of_no_finite_entropy_has_no_number_and_fails() -> None:
+    found = finding([], steps=steps([float("nan")] * 3))
+    assert (found.status, found.value, found.metrics) == ("fail", None, {})
 
 
 def test_a_collapse_to_numbers_too_small_to_multiply_is_dated() -> None:

@@ -96,7 +96,7 @@ def test_a_rise_and_a_little_less_and_what_was_made_good_are_no_fall(
 ) -> None:
     found = check("reward-eval-gap", steps=REWARDED, evals=evaluated(solved), versions=line(*parents))
     assert (found.status, found.evidence) == ("ok", ())
-    assert found.summary.endswith("; fewer than 5 evaluations, no movement told")
+    assert found.summary.endswith("; fewer than 5 evaluations beside train reward, no movement told")
 
 
 def test_with_enough_evaluations_noise_decides() -> None:
@@ -106,11 +106,29 @@ def test_with_enough_evaluations_noise_decides() -> None:
     assert (found.status, found.evidence) == ("ok", ())
 
 
+def test_evaluations_without_train_reward_beside_them_are_too_few_for_noise() -> None:
+    solved = {0: 19, 1: 18, 2: 19, 3: 18, 4: 19, 5: 2}
+    steps = [{"step": step, "adapter": "a", "reward_mean": 0.5} for step in (1, 10, 20)]
+    found = check("reward-eval-gap", steps=steps, evals=evaluated(solved), versions=line(None, 0, 1, 2, 3, 4))
+    assert [each.text for each in found.evidence] == [
+        "a: held-out fell from 0.95 at v4 to 0.1 at v5, over the 20 tasks of both"
+    ]
+
+
+def test_one_version_evaluated_at_two_steps_is_told_by_its_steps() -> None:
+    evals = [each | {"version": 0, "step": 10 * each["version"]} for each in evaluated({1: 16, 2: 2})]
+    found = check("reward-eval-gap", steps=REWARDED, evals=evals)
+    assert [each.text for each in found.evidence] == [
+        "a: held-out fell from 0.8 at step 10 to 0.1 at step 20, over the 20 tasks of both"
+    ]
+
+
 def test_falls_of_several_adapters_are_told_apart() -> None:
     evals = evaluated({0: 8, 1: 16}) + evaluated({0: 19, 1: 2}, "b") + evaluated({4: 19, 5: 2}, None)
     found = check("reward-eval-gap", steps=REWARDED, evals=evals, versions=line(None, 0) + line(None, 0, adapter="b"))
-    assert [each.adapter for each in found.evidence] == [None, "b"]
-    assert found.evidence[0].text == "held-out fell from 0.95 at v4 to 0.1 at v5, over the 20 tasks of both"
+    assert {each.adapter for each in found.evidence} == {None, "b"}
+    of_none = next(each for each in found.evidence if each.adapter is None)
+    assert of_none.text == "held-out fell from 0.95 at v4 to 0.1 at v5, over the 20 tasks of both"
 
 
 def test_sessions_and_evaluations_serve_without_metric_logs() -> None:

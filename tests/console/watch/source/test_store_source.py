@@ -1,5 +1,6 @@
 """A store under watch: what was read piece by piece is what is there, whatever happened to the files meanwhile."""
 
+import math
 import os
 import random
 import select
@@ -7,6 +8,7 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -46,6 +48,20 @@ def written(writer: Writer, *records: object) -> None:
     """Durably."""
     for future in [writer.append(record) for record in records]:  # pyright: ignore[reportArgumentType]
         future.result(30)
+
+
+def test_numbers_that_no_measure_holds_are_infinite_as_for_the_checks(tmp_path: Path):
+    source, random_source = StoreSource(tmp_path), random.Random(1)
+    with Writer(tmp_path, "trainer") as trainer:
+        step = step_of("refund", 1, AT, random_source)
+        scores = {"adapter": "refund", "version": 1, "suite": "s", "sample": 0}
+        written(trainer, msgspec.structs.replace(step, grad_norm=1e300), Eval(task_id="a", score=-1e300, **scores))
+        for sealed in (False, True):
+            if sealed:
+                trainer.seal()
+            held = source.poll() if not sealed else whole(tmp_path)
+            assert held is not None
+            assert (held.steps["grad_norm"].to_list(), held.evals["score"].to_list()) == ([math.inf], [-math.inf])
 
 
 def test_a_store_followed_as_it_grows_is_the_store_opened_at_the_end(tmp_path: Path):

@@ -40,7 +40,7 @@ def test_the_newest_lines_are_given_unless_others_are_asked_for() -> None:
 
 
 def test_every_log_has_its_own_words_for_how_severe_a_line_is() -> None:
-    words = {"WARNING": "warn", "warn": "warn", "Error": "fail", "crit": "fail", "debug": "info", "7": "info"}
+    words = {"WARNING": "warn", " WARN3\n": "warn", "Error": "fail", "FATAL4": "fail", "debug": "info", "7": "info"}
     rows = [{"at": ago(9 - n), "kind": "k", "severity": word} for n, word in enumerate([*words, None])]
     shown = logs_view(held(events=frame("events", rows)), LogsAsk(), no_log)
     assert [line.level for line in shown.rows] == [*words.values(), "info"]

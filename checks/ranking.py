@@ -83,11 +83,10 @@ def _read(series: pl.DataFrame) -> Iterable[Series]:
 def _bounded(values: Array, part: Part) -> Array:
     """Values that a logarithm and a mean of squares can take: infinities become ten times the largest finite value.
 
-    What tokens tell may be larger than any number of a log: w is an exponential.
+    What tokens tell is cut too, since it may be larger than any number of a log: w is an exponential.
     """
-    values = np.where(np.isfinite(values), np.clip(values, -LARGEST, LARGEST), values)
     finite = values[np.isfinite(values)]
-    largest = float(np.abs(finite).max()) if len(finite) else 1.0
+    largest = min(float(np.abs(finite).max()), LARGEST) if len(finite) else 1.0
     values = np.clip(values, -10 * largest, 10 * largest)
     if not part.log:
         return values

@@ -14,8 +14,8 @@ os.environ.pop("COLUMNS", None)
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 # Hypothesis also draws constants from the project's modules, of those that the tests before happened to import: with
-# them a test in one of several processes draws other examples than alone.
-providers._get_local_constants = providers.Constants  # pyright: ignore[reportPrivateUsage]
+# them a test in one of several processes draws other examples than alone. A Hypothesis without this name is an error.
+pytest.MonkeyPatch().setattr(providers, "_get_local_constants", providers.Constants)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

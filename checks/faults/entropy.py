@@ -75,7 +75,7 @@ def entropy(
     limits = (collapse_warn_at, collapse_fail_at, surge_warn_at, surge_fail_at)
     moved = [found for curve in curves if (found := _moved(curve, *limits)) is not None]
     level: Status = "ok" if value is None else grade(value, warn_at=warn_at, fail_at=fail_at, below=True)
-    evidence, omitted = kept([*above, *bad, *moved])
+    evidence, omitted = kept([*above, *moved, *bad])
     status = worst([level, *(each.status or "ok" for each in moved), *(["fail"] if above or bad else [])])
     return Finding(
         check="entropy",

@@ -112,14 +112,15 @@ def _counted(mask: pl.Series, tokens: Array, cut: Pieces) -> Array:
     the others have may be no more than a number that the source states."""
     whole = np.diff(cut.start, append=int(tokens.sum()))
     masked = mask.is_not_null().to_numpy()
+    of_masked = masked[cut.row]
     offsets = np.concatenate([[0], np.cumsum(np.where(masked, tokens, 0))])
     kept = counted_tokens(mask, offsets)
     if kept is None:
         return whole
     before = np.concatenate([[0], np.cumsum(kept)])
-    begin = np.where(masked[cut.row], offsets[cut.row] + cut.position, 0)
-    end = begin + np.where(masked[cut.row], whole, 0)
-    return np.where(masked[cut.row], before[end] - before[begin], whole)
+    begin = np.where(of_masked, offsets[cut.row] + cut.position, 0)
+    end = begin + np.where(of_masked, whole, 0)
+    return np.where(of_masked, before[end] - before[begin], whole)
 
 
 def _compacted(held: list[pl.DataFrame], per_cell: int) -> pl.DataFrame:

@@ -97,14 +97,8 @@ def log_text(line: LogLine, *, dated: bool = False) -> str:
     """One event."""
     at = f"{line.at:%Y-%m-%d %H:%M:%SZ}" if dated else f"{line.at:%H:%M:%S}"
     place = "" if line.session_id is None else f"{session_text(line.session_id)} turn {line.turn or '–'}"
-    words = (
-        at,
-        LETTERS[line.severity],
-        line.actor or "–",
-        line.adapter or "",
-        place,
-        beginning(line.text or line.kind),
-    )
+    text = beginning(line.text or line.kind)
+    words = (at, LETTERS[line.severity], line.actor or "–", line.adapter or "", place, text)
     return " ".join(each for each in words if each)
 
 

@@ -35,9 +35,14 @@ class Launch(NamedTuple):
     size: int = 1
 
 
+def by_torchrun() -> bool:
+    """Whether torchrun started this process, be it the only one."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def launch() -> Launch:
     """From the environment that torchrun gives its processes."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not by_torchrun():
         return Launch()
     return Launch(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 

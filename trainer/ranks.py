@@ -4,8 +4,11 @@ Every rank knows all rows of a step and cuts them into the same microbatches; it
 part in the same passes in the same order, since each pass of a sharded base gathers its weights from all of them.
 """
 
+import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import torch
 import torch.distributed as distributed
@@ -93,6 +96,20 @@ class Ranks(NamedTuple):
             end = start + parameter.numel()
             parameter.grad = flat[start:end].view_as(parameter).clone()
             start = end
+
+
+def end_process(code: int) -> NoReturn:
+    """Ends a process that took part, at once: nothing that is registered for the interpreter's own end runs.
+
+    The threads of a gloo group live as long as a sharded model names the group, `destroy_process_group` or not. One
+    that lets go of a tensor of Python's while the interpreter ends aborts the process, whose work was done (source:
+    github.com/pytorch/pytorch/pull/179291).
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A reader that is gone is no longer told.
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:

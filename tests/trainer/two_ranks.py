@@ -18,7 +18,7 @@ from trainer.microbatches import microbatches
 from trainer.optimizer_config import OptimizerConfig
 from trainer.packing import pack
 from trainer.policy import Policy
-from trainer.ranks import Ranks
+from trainer.ranks import Ranks, end_process
 from trainer.scorer import Scored
 
 
@@ -104,6 +104,7 @@ def main() -> None:
         torch.save(train(folder, ranks, case), results / f"{index}.{ranks.rank}.pt")
     assert ranks.sum_counts({"a": 1, f"of {ranks.rank}": 2}) == {"a": ranks.size, "of 0": 2, "of 1": 2}
     distributed.destroy_process_group()
+    end_process(0)
 
 
 if __name__ == "__main__":

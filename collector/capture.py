@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import monotonic, perf_counter
+from typing import NamedTuple
 
 from uuid_utils import uuid7
 
@@ -16,7 +17,7 @@ from collector.conversation import Call, Reply, content_text
 from collector.earlier_attempts import EarlierAttempts
 from collector.metrics import Metrics
 from collector.parsing.call_syntax import JSON_CALLS, CallSyntax
-from collector.ports import Journal, RouteKeeper, Routes
+from collector.ports import Journal, RouteKeeper, Routes, Target
 from collector.privacy.record_screen import RecordScreen
 from collector.privacy.withheld import Withheld, inherited
 from collector.receipts import Receipts
@@ -131,21 +132,25 @@ class Capture:
         dialogue = RequestDialogue(call.chat) if call.chat is not None else None
         match = session.match(dialogue) if dialogue is not None else Match(None, None)
         prompt = await self._prompt(call, session, match.ancestor)
-        continued = session.deepest_prefix(prompt.ids)
+        basis = _Basis(call, caller, session, dialogue, match, prompt, session.deepest_prefix(prompt.ids))
         # A client that does not wait for the end of a reply waits here until it is known whether that is on record.
         # By then it is known as well whether a secret was found in what it goes on from.
-        earlier = [turn for turn in (continued, match.ancestor) if turn is not None]
-        storing = {turn.storing for turn in earlier if turn.storing is not None}
+        storing = {turn.storing for turn in basis.earlier if turn.storing is not None}
         if storing:
             await asyncio.wait(storing)
+        return self._in_progress(basis, self._plan(basis, target, started_at), worker)
+
+    def _plan(self, basis: "_Basis", target: Target, started_at: datetime) -> Plan:
+        """What is sampled, and how the turn stands to those before it."""
+        call, caller, session, prompt = basis.call, basis.caller, basis.session, basis.prompt
         # The client continues what it saw. A record's parent is on record too, or a reader would look for it in vain:
         # a turn that continues only what could not be stored is a root.
         parent = session.deepest_prefix(prompt.ids, recorded=True)
         session.last_turn += 1
-        link, kind = _link(session, parent, prompt.break_kind or match.break_kind)
+        link, kind = _link(session, parent, prompt.break_kind or basis.match.break_kind)
         room = self._context_tokens - len(prompt.ids)
         turn_id = str(uuid7())
-        plan = Plan(
+        return Plan(
             turn_id=turn_id,
             session_id=session.session_id,
             turn=session.last_turn,
@@ -160,15 +165,19 @@ class Capture:
             link=link,
             break_kind=kind,
             logprob_mode=self._config.logprob_mode,
-            twins=self._twins(call, caller, session, match, turn_id),
-            withheld=self._withheld(caller, session, earlier, link),
+            twins=self._twins(call, caller, session, basis.match, turn_id),
+            withheld=self._withheld(caller, session, basis.earlier, link),
             canary=self._routes.is_canary(target),
         )
+
+    def _in_progress(self, basis: "_Basis", plan: Plan, worker: Worker) -> TurnInProgress:
+        """The turn, which the session and this object hear of again."""
+        session = basis.session
 
         def ended(turn: Turn, reply: Reply | None) -> KnownTurn | None:
             if plan.twins is not None:
                 plan.twins.broke_off = not turn.complete
-            return self._ended(caller, session, continued, match.ancestor, dialogue, turn, reply)
+            return self._ended(basis, turn, reply)
 
         def withhold(known: KnownTurn | None, reason: Withheld) -> None:
             session.withheld.add(reason)
@@ -185,8 +194,8 @@ class Capture:
             engine=self._dispatch(session, plan, worker),
             journal=self._journal,
             tokenizer=self._renderer.tokenizer,
-            thinking_open=prompt.thinking_open,
-            syntax=self._syntax(call),
+            thinking_open=basis.prompt.thinking_open,
+            syntax=self._syntax(basis.call),
             metrics=self._metrics,
             must_record=self._config.on_store_failure == "refuse",
             receipts=self._receipts,
@@ -323,29 +332,39 @@ class Capture:
             code="context_length_exceeded",
         )
 
-    def _ended(
-        self,
-        caller: Caller,
-        session: Session,
-        continued: KnownTurn | None,
-        ancestor: KnownTurn | None,
-        dialogue: RequestDialogue | None,
-        turn: Turn,
-        reply: Reply | None,
-    ) -> KnownTurn | None:
+    def _ended(self, basis: "_Basis", turn: Turn, reply: Reply | None) -> KnownTurn | None:
         if not turn.completion_ids:
             return None
         known = KnownTurn(
             turn_id=turn.turn_id,
-            parent=continued,
+            parent=basis.continued,
             prompt_ids=turn.prompt_ids,
             completion_ids=turn.completion_ids,
-            dialogue=dialogue,
+            dialogue=basis.dialogue,
             reply=reply,
-            ancestor=ancestor,
+            ancestor=basis.match.ancestor,
         )
-        self._sessions.remember(caller.scope, session, known, dialogue)
+        self._sessions.remember(basis.caller.scope, basis.session, known, basis.dialogue)
         return known
+
+
+class _Basis(NamedTuple):
+    """What a turn begins from."""
+
+    call: Call
+    caller: Caller
+    session: Session
+    dialogue: RequestDialogue | None
+    """The request's messages; None where it gives token ids."""
+    match: Match
+    prompt: Prompt
+    continued: KnownTurn | None
+    """The turn whose tokens are the longest beginning of the prompt."""
+
+    @property
+    def earlier(self) -> list[KnownTurn]:
+        """What it goes on from, by its tokens and by its messages."""
+        return [turn for turn in (self.continued, self.match.ancestor) if turn is not None]
 
 
 def _link(session: Session, parent: KnownTurn | None, break_kind: str | None) -> tuple[Link, str | None]:

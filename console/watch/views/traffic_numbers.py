@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 import polars as pl
 
+from checks.session_rewards import latest_rewards
 from collector.trainable import REASONS
 from console.watch.held import Held
 
@@ -94,7 +95,7 @@ def stages(held: Held) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
 
 def _with_reward(held: Held) -> pl.DataFrame:
     """Turns with whether a reward, their own or their session's, is known."""
-    known = held.rewards.drop_nulls("value")
+    known = latest_rewards(held.rewards).drop_nulls("value")
     own = known["turn_id"].drop_nulls().implode()
     whole = known.filter(pl.col("turn_id").is_null())["session_id"].implode()
     has = pl.col("turn_id").is_in(own) | pl.col("session_id").is_in(whole) | pl.col("reward").is_not_null()

@@ -148,8 +148,12 @@ class Held(NamedTuple):
     """Time of the newest record; None where no record has a time."""
     revision: int
     """Another number for another content."""
+    scores: int = 0
+    """How many scores of a store were read: one may change nothing else, as one more of a turn does."""
     replayed_at: datetime | None = None
     """The time that it shows, where that is not the newest."""
+    versions_now: pl.DataFrame | None = None
+    """Of a replay: the versions as they are by now, by which the steps of scores are counted."""
 
     @property
     def is_empty(self) -> bool:

@@ -46,6 +46,7 @@ def held_until(held: Held, at: datetime) -> Held:
         tokens=_tokens(held.tokens, last, versions),
         newest_at=newest(kept),
         replayed_at=at,
+        versions_now=versions,
     )
 
 

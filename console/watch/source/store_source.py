@@ -55,6 +55,7 @@ class StoreSource:
             damage=self._rows.damage,
             revision=self._revision,
             newest_at=self._rows.newest_at,
+            scores=self._rows.scores,
         )
 
     def signals(self) -> Sequence[int]:

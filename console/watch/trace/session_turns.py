@@ -6,6 +6,7 @@ import polars as pl
 
 from checks.columns import SCORE_COLUMNS, empty
 from checks.log import Batch
+from checks.trained_step import trained_step
 from console.watch.topic import OpenLog
 
 TURN_COLUMNS = (
@@ -40,7 +41,9 @@ class Then(NamedTuple):
     steps: pl.DataFrame
     """`adapter, last`: the newest step that had ended; none of an adapter without one."""
     marks: pl.DataFrame
-    """`turn, mark`: the first step that had met the turn."""
+    """`turn, mark`: the first scoring of the turn that was there, by its `trainer_step`."""
+    versions: pl.DataFrame
+    """As they are by now: they tell how the steps of scores are counted."""
     store: bool
     """Whether every turn that was ever scored has a mark, as those of a store have."""
 
@@ -106,23 +109,25 @@ def _as_of(session: SessionTurns, numbers: pl.Series, then: Then | None) -> Sess
 
 
 def _come(scores: pl.DataFrame, turns: pl.DataFrame, then: Then) -> pl.Series:
-    """Whether each scoring was there: of a step that had ended, or of the one that the turn is marked with.
+    """Whether each scoring was there: the step that trained on it had ended, or the turn is still marked with it.
 
-    Of an adapter without a step either none had ended, and then the turn has lost its mark, or the log tells of none.
+    A scoring is as old as that step, not as the weights that it names: those stood there since the step before. Of an
+    adapter without a step either none had ended, and then the turn has lost its mark, or the log tells of none.
     """
     known = turns.select("turn", of="adapter", stated="trainer_step").join(then.marks, on="turn", how="left")
     known = known.unique("turn", keep="first", maintain_order=True).with_columns(pl.col("of").cast(pl.String))
     at = turns.select("turn").with_row_index("row").with_columns(pl.col("row").cast(pl.UInt32))
-    rows = scores.select("row", "trainer_step", adapter=pl.col("adapter").cast(pl.String))
+    rows = scores.select("row", "trainer_step", "trainer_version", adapter=pl.col("adapter").cast(pl.String))
     rows = rows.join(at, on="row", how="left", maintain_order="left")
     rows = rows.join(known, on="turn", how="left", maintain_order="left")
     rows = rows.with_columns(adapter=pl.coalesce("adapter", "of"))
     rows = rows.join(then.steps, on="adapter", how="left", nulls_equal=True, maintain_order="left")
     # A turn that names no adapter may be of any.
     last = pl.coalesce("last", pl.when(pl.col("adapter").is_null()).then(pl.lit(then.steps["last"].max(), pl.Int64)))
-    step, mark = pl.col("trainer_step"), pl.col("mark")
+    named, mark = pl.col("trainer_step"), pl.col("mark")
+    step = trained_step(then.versions)
     unmarked = mark.is_null() & (pl.lit(then.store) | pl.col("stated").is_not_null())
-    late = pl.when(last.is_null()).then(unmarked).otherwise((step > last) & step.ne_missing(mark))
+    late = pl.when(last.is_null()).then(unmarked).otherwise((step > last) & (mark.is_null() | named.ne_missing(mark)))
     return rows.select(step.is_null() | ~late).to_series()
 
 

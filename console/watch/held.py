@@ -162,7 +162,8 @@ class Held(NamedTuple):
         return all(frame.is_empty() for frame in tables) and not self.audit and self.versions.is_empty()
 
     def until(self, at: datetime) -> "Held":
-        """The same as it stood at a time. What has no time of its own, and nothing beside that tells it, is there."""
+        """The same as it stood at a time. What has no time of its own, and nothing beside that tells it, is there; an
+        evaluation is not."""
         from console.watch.replayed import held_until
 
         return held_until(self, at)

@@ -4,6 +4,7 @@ from datetime import datetime
 
 import polars as pl
 
+from checks.eval_points import stepped
 from checks.measures.parts import narrowed
 from checks.trained_step import trained_step
 from console.watch.held import Held, Tokens
@@ -29,6 +30,7 @@ _STEPPED = {"adapter", "trainer_step", "trainer_version"}
 def held_until(held: Held, at: datetime) -> Held:
     """Rows recorded later are gone, as are a later training step's marks on turns and tokens."""
     kept = {name: getattr(held, name).filter((time <= at).fill_null(True)) for name, time in TIMES.items()}
+    kept["evals"] = _evals_by_then(held, at)
     steps, versions = kept["steps"], held.versions
     last = _last(held.steps, "newest").join(_last(steps, "last"), on="adapter", how="left", nulls_equal=True)
     turns = kept["turns"]
@@ -48,6 +50,29 @@ def held_until(held: Held, at: datetime) -> Held:
         replayed_at=at,
         versions_now=versions,
     )
+
+
+def _evals_by_then(held: Held, at: datetime) -> pl.DataFrame:
+    """The evaluations that were there: written by then or, where a log does not say when, of weights that were.
+
+    Those were there when their version was registered, else when their step had ended: it, or the first one after it
+    that was recorded. Where nothing tells when that was, an evaluation is not shown.
+    """
+    evals = held.evals
+    if not evals["written_at"].null_count():
+        return evals.filter(pl.col("written_at") <= at)
+    whose = pl.col("adapter").cast(pl.String).fill_null("").alias("whose")
+    ended = held.steps.drop_nulls(["step", "at"]).group_by(whose, "step").agg(ended=pl.col("at").min())
+    if not (ended["whose"] == "").any():
+        # An evaluation that names no adapter may be of any.
+        of_any = ended.group_by("step").agg(pl.col("ended").max()).select(pl.lit("").alias("whose"), "step", "ended")
+        ended = pl.concat([ended, of_any])
+    placed = stepped(evals, held.versions).select(whose, "version", "step").with_row_index("place")
+    registered = held.versions.select(whose, "version", "created_at").unique(["whose", "version"], keep="last")
+    placed = placed.join(registered, on=["whose", "version"], how="left", maintain_order="left").sort("step")
+    found = placed.join_asof(ended.sort("step"), on="step", by="whose", strategy="forward", check_sortedness=False)
+    there = found.sort("place").select(pl.coalesce("created_at", "ended")).to_series()
+    return evals.filter((pl.coalesce("written_at", there) <= at).fill_null(False))
 
 
 def newest(frames: dict[str, pl.DataFrame]) -> datetime | None:

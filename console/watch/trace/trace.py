@@ -72,7 +72,7 @@ def _equal(one: object, other: object) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
         here, there = cast(tuple[object, ...], one), cast(tuple[object, ...], other)
         return len(here) == len(there) and all(map(_equal, here, there))
-    return bool(cast(object, one) == cast(object, other))
+    return bool(cast(object, one) == other)
 
 
 class Trace:

@@ -343,3 +343,12 @@ async def test_the_frame_is_there_before_anything_is_loaded() -> None:
         # The key that was typed meanwhile opens its screen.
         assert rows(pilot)[1].startswith("  1Sig [2Traf]")
         assert rows(pilot)[2] == " 2 words"
+
+
+async def test_a_terminal_too_small_for_a_screen_says_how_large_one_must_be() -> None:
+    async with words_app().run_test(size=(40, 10)) as pilot:
+        await pilot.pause()
+        assert rows(pilot)[1].strip() == "40x10 is too small for a screen: 60x15"
+        await pilot.resize_terminal(60, 15)
+        await pilot.pause()
+        assert "too small" not in screen_text(pilot.app)

@@ -266,6 +266,10 @@ class WatchScreen(TypedLines):
         ids = [*self.HINTS, "frame.back"]
         return hint_parts(ids, self.frame.keys, self.off, self.palette, self.size.width, wide=self.form == "full")
 
+    def on_screen_suspend(self) -> None:
+        """A remark was of what is no longer in front."""
+        self._unsay(self.remark)
+
     def _unsay(self, text: str) -> None:
         if self.remark == text:
             self.remark = ""

@@ -352,3 +352,16 @@ async def test_a_terminal_too_small_for_a_screen_says_how_large_one_must_be() ->
         await pilot.resize_terminal(60, 15)
         await pilot.pause()
         assert "too small" not in screen_text(pilot.app)
+
+
+async def test_a_remark_goes_with_the_screen_it_was_said_on() -> None:
+    async with words_app().run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        pilot.app.say("nothing to open here")
+        await pilot.pause()
+        assert crumbs(pilot) == "nothing to open here"
+        pilot.app.open("traffic")
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert crumbs(pilot) == "words"

@@ -264,7 +264,9 @@ async def test_colours_ids_and_scorings() -> None:
 async def test_turns_of_the_session_are_gone_through() -> None:
     async with console(opened=OPENED["token"]) as pilot:
         assert "TURN 2" in await press(pilot, "right_square_bracket")
-        assert "TURN 2" in await press(pilot, "right_square_bracket")
+        shown = await press(pilot, "right_square_bracket")
+        assert "TURN 2" in shown
+        assert "turn 2 is the last of its session" in shown
         assert "TURN 1" in await press(pilot, "left_square_bracket")
 
 

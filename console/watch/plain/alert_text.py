@@ -54,13 +54,13 @@ def limit_text(line: AlertLine) -> str:
 
 
 def age_text(seconds: float | None) -> str:
-    """How long, in one unit."""
+    """How long, in one unit that has passed whole; no seconds, for what shows it is built anew once a minute."""
     if seconds is None:
         return "–"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    for unit, size, least in (("d", 86_400, 172_800), ("h", 3_600, 7_200), ("m", 60, 60)):
+        if seconds >= least:
+            return f"{seconds // size:.0f}{unit}"
+    return "<1m"
 
 
 def scope_text(line: AlertLine) -> str:

@@ -145,6 +145,8 @@ class AlertsScreen(AlertScreen):
         alerts = cast(AlertsView, view)
         if self._rule is None and alerts.detail is not None:
             self._rule = alerts.detail.line.rule
+            # What is built later answers the ask that was made last, which must be this screen's own.
+            self.asked()
         self._rows = tuple(self._listed(alerts))
         table = self.query_one(WindowedTable)
         table.set_columns(_FULL if self.app.size.width >= 120 else _NORMAL)

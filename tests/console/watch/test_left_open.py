@@ -83,6 +83,8 @@ async def test_an_adapter_that_gets_no_turn_any_more_is_parked_though_nothing_is
         await line_with(pilot, "bot", "–", "PARKED", "12m")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0, "<1m"), (59.9, "<1m"), (60, "1m"), (389, "6m"), (7199, "119m"), (7200, "2h")])
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "<1m"), (59.9, "<1m"), (60, "1m"), (389, "6m"), (7199, "119m"), (7200, "2h")]
+)
 def test_ages_are_of_whole_minutes(seconds: float, said: str) -> None:
     assert age_text(seconds) == said

@@ -99,9 +99,9 @@ def counts_text(view: AlertsView) -> str:
 
 def evaluator_text(view: AlertsView) -> str:
     """Whether anybody evaluates, and of when the last word of an evaluator is."""
-    last = (
-        "none has ever written" if view.evaluated_at is None else f"last change {view.evaluated_at:%Y-%m-%d %H:%M:%SZ}"
-    )
+    last = "nothing was written by one yet"
+    if view.evaluated_at is not None:
+        last = f"last change {view.evaluated_at:%Y-%m-%d %H:%M:%SZ}"
     over = f", over {view.window}" if view.window else ""
     if view.evaluating is None:
         return f"whether an evaluator runs is not known here; {last}{over}"

@@ -118,7 +118,8 @@ class Feed:
         """Views stand still; reading goes on. In replay they stand still already."""
         with self._lock:
             if self._mode == "live":
-                self._mode, self._paused = "paused", _aged(self._reading.held, self._now)
+                held = self._reading.held
+                self._mode, self._paused = "paused", None if held is None else _aged(held, self._now)
         self._tell()
 
     def seek(self, at: datetime) -> None:
@@ -158,7 +159,7 @@ class Feed:
             self._now = self._clock() if due else self._now
             self._reading = reading
             if self._mode == "paused" and (self._paused is None or self._paused.source.part is not None):
-                self._paused = _aged(reading.held, self._now)
+                self._paused = None if reading.held is None else _aged(reading.held, self._now)
         if due:
             self._changed(of_time=not fresh and self._within is None)
         else:
@@ -231,9 +232,9 @@ class Feed:
             post(build)
 
 
-def _aged(held: "Held | None", now: datetime) -> "Held | None":
+def _aged(held: "Held", now: datetime) -> "Held":
     """A store's content as it stands now, though nothing was written since; for a saved log no time passes."""
-    return held if held is None or held.source.format != STORE else held._replace(read_at=now)
+    return held._replace(read_at=now) if held.source.format == STORE else held
 
 
 def _shows_the_same(held: "Held | None", before: "Held | None") -> bool:

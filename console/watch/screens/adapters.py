@@ -180,7 +180,7 @@ class AdaptersScreen(WatchScreen):
             return f"/{self.filter_text}: {len(view.adapters)} of {view.total}"
         if line is not None and line.reason is not None:
             return f"{line.adapter} {line.state.upper()}: {line.reason}"
-        return cycle_outcome(view.cycle)
+        return "" if view.cycle is None else cycle_outcome(view.cycle)
 
     def crumb(self) -> str:
         """The screen and the adapter."""

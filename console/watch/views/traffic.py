@@ -112,12 +112,12 @@ def _numbers(held: Held, narrowed: Held, adapter: str | None) -> Numbers:
     if adapter is not None:
         sessions = sessions.filter(pl.col("session_id").is_in(narrowed.turns["session_id"].implode()))
     at = held.newest_at
-    timed = at is not None and sessions["last_at"].null_count() < sessions.height
+    last_at = sessions["last_at"].drop_nulls()
     found, lost, judges = way(narrowed), failed(narrowed), feedback_recorded(held)
     return Numbers(
         at=at,
         sessions=sessions.height,
-        active=int((sessions["last_at"] >= at - ACTIVE).sum()) if timed else None,
+        active=None if at is None or last_at.is_empty() else int((last_at >= at - ACTIVE).sum()),
         turns=narrowed.turns.height,
         pace=pace(narrowed, at),
         first_token=first_token(narrowed),

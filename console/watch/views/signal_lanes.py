@@ -43,8 +43,8 @@ _UNITS = {
     "entropy": "nats",
     "grad_norm": "l2",
 }
-_OF_CHECKS = {"stall": "of time", "pass_at_k": "pass@1"}
-"""Unit of the check's own number, where it is another than that of a step."""
+_OF_TIME = "of time"
+"""Unit of a stall as its check judges it."""
 _PARTS = {"min_w": "min", "kl_mu_old": "kl", "ess": "ess"}
 _OF_TOKENS = ("max_w", "staleness", "entropy")
 
@@ -141,10 +141,10 @@ def _lane(
 def _led_by(lane: Lane, verdict: Verdict) -> Lane:
     """The lane with its check's number at the head: no step has one, or none in the unit of the limit."""
     curve = PartValue(name=f"{lane.unit} a step", newest=lane.newest, worst=lane.worst)
-    unit = verdict.unit if lane.signal in ("max_w", "entropy") else _OF_CHECKS.get(lane.signal, lane.unit)
+    own = {"stall": _OF_TIME, "max_w": verdict.unit, "entropy": verdict.unit}
     return msgspec.structs.replace(
         lane,
-        unit=unit,
+        unit=own.get(lane.signal, lane.unit),
         newest=verdict.value,
         newest_step=None,
         worst=None,

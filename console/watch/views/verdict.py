@@ -13,7 +13,7 @@ OF = {
     "stall": "in all",
     "mfu": "mean of steps",
     "reward_eval_gap": "newest",
-    "pass_at_k": "newest",
+    "pass_at_k": "pass@1; newest",
     "entropy": "mean",
     "grad_norm": "x median",
 }
@@ -27,7 +27,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     unit: str
     of: str
-    """What it is of, beside everything held: `largest`, `mean`, `suite A, not B; newest` and so on."""
+    """What it is of, beside everything held: `largest`, `mean`, `pass@1; suite A, not B; newest`."""
     warn: float | None = None
     fail: float | None = None
     below: bool = False
@@ -50,7 +50,7 @@ def verdict_of(signal: str, finding: Finding, max_w_limit: float | None, suites:
     elif signal == "entropy" and "entropy_mean" not in finding.metrics and ESTIMATE in finding.metrics:
         unit += " (estimate)"
     elif signal in ("reward_eval_gap", "pass_at_k") and suites:
-        of = f"{suites}; {of}"
+        of = of.replace("newest", f"{suites}; newest")
     limits = finding.threshold
     return _finite(
         Verdict(

@@ -89,7 +89,7 @@ def test_an_entropy_without_any_step_shows_what_made_it_ok() -> None:
 def test_pass_at_1_alone_is_shown() -> None:
     evals = [{"version": 1, "step": 1, "suite": "s", "task_id": f"t{at}", "passed": at < 3} for at in range(4)]
     found = lane("pass_at_k", evals=evals)
-    assert (found.newest, found.unit, found.verdict and found.verdict.of) == (0.75, "pass@1", "newest")
+    assert (found.newest, found.unit, found.verdict and found.verdict.of) == (0.75, "share", "pass@1; newest")
 
 
 def test_the_suite_is_named_where_there_are_two() -> None:
@@ -99,7 +99,7 @@ def test_the_suite_is_named_where_there_are_two() -> None:
         for at in range(samples)
     ]
     found = lane("pass_at_k", evals=evals, steps=[{"adapter": "a", "step": 1}])
-    assert (found.newest, found.verdict and found.verdict.of) == (1.0, "suite gate, not exam; newest")
+    assert (found.newest, found.verdict and found.verdict.of) == (1.0, "pass@1; suite gate, not exam; newest")
 
 
 def test_norms_that_nobody_can_grade_are_not_said_to_be_ok() -> None:

@@ -89,7 +89,7 @@ class AlertScreen(WatchScreen):
         elif place.session_id is not None and place.turn is not None:
             why = {} if because is None else {"because": because}
             at = {"session_id": place.session_id, "turn": place.turn, "token_index": place.token_index}
-            self.open("token", **at, check=check, **why)
+            self.open("token", **at, check=check, step=place.step, **why)
         elif place.session_id is not None:
             self.open("turn", session_id=place.session_id)
         elif place.group_id is None and place.step is None and place.adapter is None:

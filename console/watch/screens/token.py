@@ -207,7 +207,7 @@ class TokenScreen(WatchScreen):
             number = turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))]
             if number != self._turn:
                 self._turn, self._at, self._cursor = number, (None, None, None), None
-                self._because = None
+                self._because = self._step = None
                 self._first, self._scoring = -1, None
                 self.asked()
         return True

@@ -18,6 +18,7 @@ from console.watch.trace.base_model_tools import NamedTools, tools_for
 from console.watch.trace.retok_spans import Retokenized, retokenized
 from console.watch.trace.session_breaks import Break, SessionBreaks, session_breaks
 from console.watch.trace.session_turns import SessionTurns, Then, read_session
+from console.watch.trace.turn_scorings import TurnScorings, turn_scorings
 from console.watch.trace.turn_tokens import TurnTokens, turn_tokens
 from console.watch.trace.verdict import WrongIds
 from console.watch.trace.weight_segments import Segment, segments
@@ -53,7 +54,8 @@ class Trace:
         self._versions = held.versions
         weights = held.tokens.weights
         self._cells = part(weights, "cells") if "cells" in weights.columns else None
-        self._scored: dict[tuple[int, int | None, int | None], ScoredTurn] = {}
+        self._scorings: dict[int, TurnScorings] = {}
+        self._scored: dict[tuple[int, int], ScoredTurn] = {}
         self._retokenized: dict[int, Retokenized | None] = {}
         self._made: dict[tuple[object, ...], object] = {}
 
@@ -77,11 +79,17 @@ class Trace:
         above = broken.previous if broken else self.breaks.parents.get(turn)
         return None if above is None else self.log.row_of(above)
 
-    def scored(self, row: int, *, scoring: int | None = None, step: int | None = None) -> ScoredTurn:
+    def scorings(self, row: int) -> TurnScorings:
+        """The weights of a turn in each of its scorings."""
+        if row not in self._scorings:
+            self._scorings[row] = turn_scorings(self.log, row)
+        return self._scorings[row]
+
+    def scored(self, row: int, scoring: int) -> ScoredTurn:
         """A turn's tokens under a scoring, and why its weights are what they are."""
-        key = (row, scoring, step)
+        key = (row, scoring)
         if key not in self._scored:
-            tokens = turn_tokens(self.log, row, scoring=scoring, step=step)
+            tokens = turn_tokens(self.log, row, scoring=scoring)
             self._scored[key] = ScoredTurn(tokens, segments(self.log, row, tokens, self._versions, self._cells))
         return self._scored[key]
 

@@ -88,8 +88,9 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     feedback: str | None
     """Kind and value of the last judgement of this turn."""
     worst_w: float | None
+    """Farthest from 1 in any scoring."""
     outliers: int | None
-    """Tokens with w above 2 or below 1/2; None where there is no ratio."""
+    """Tokens with w above 2 or below 1/2 in any scoring; None where there is no ratio."""
     retok_spans: int | None
 
 
@@ -228,12 +229,12 @@ class _Rows:
         row = self._trace.log.row_of(number)
         if row is None:
             return None, None
-        tokens = self._trace.scored(row).tokens
-        worst, log_w = tokens.worst(), tokens.log_w()
-        if worst is None or log_w is None:
+        scorings = self._trace.scorings(row)
+        worst = scorings.worst()
+        if worst is None:
             return None, None
         with np.errstate(over="ignore"):
-            return float(np.exp(log_w[worst])), len(tokens.outliers())
+            return float(np.exp(worst)), scorings.outliers()
 
     def _retok(self, number: int) -> int | None:
         row = self._trace.log.row_of(number)

@@ -177,7 +177,7 @@ async def test_two_presses_lead_from_an_alert_to_its_worst_token() -> None:
         screen = pilot.app.screen
         assert isinstance(screen, OpenedScreen)
         assert screen.arguments == {"session_id": "support/7f3a91c2", "turn": 4, "token_index": 1187,
-                                    "check": "importance-weight"}  # fmt: skip
+                                    "check": "importance-weight", "step": 206}  # fmt: skip
 
 
 async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
@@ -185,7 +185,7 @@ async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
         assert lanes_of(pilot)[:3] == ["staleness", "max_w", "entropy"]
         await pressed(pilot, "j", "enter")
         assert isinstance(pilot.app.screen, OpenedScreen)
-        assert pilot.app.screen.arguments["token_index"] == 1187
+        assert (pilot.app.screen.arguments["token_index"], pilot.app.screen.arguments["step"]) == (1187, 206)
 
 
 async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why() -> None:

@@ -94,6 +94,8 @@ class AlertScreen(WatchScreen):
             self.open("turn", session_id=place.session_id)
         elif place.group_id is None and place.step is None and place.adapter is None:
             self.say("this fault is of everything: there is no session to open")
+        elif (head := self.frame.facts().head) is not None and not head.turns:
+            self.say(f"this fault names {_named(place)}, not a token, and no turn is in what is watched")
         else:
             self.say(f"this fault names {_named(place)}, not a token: these are its sessions")
             self.open("trajectories", filter=_filter(place))

@@ -55,7 +55,7 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt and completion of its longest turn."""
     last_at: datetime | None
     breaks: int | None
-    """Turns that do not extend the turn they continue."""
+    """Turns that do not extend the turn they continue; None where that is not known of all its turns."""
     break_turn: int | None
     break_kind: str | None
     subagents: int | None
@@ -94,7 +94,9 @@ class TrajectoriesView(View, frozen=True, kw_only=True):
     sort: str
     descending: bool
     broken: int | None
-    """Sessions with a break; None where that cannot be told."""
+    """Sessions with a break; None where that cannot be told of any."""
+    prefix_unknown: int
+    """Sessions of which it cannot be told: without a break as far as it is known, and a turn without ids."""
     unanswered: int
     """Sessions without feedback."""
     share: float | None
@@ -130,6 +132,7 @@ def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesVi
         sort=sort,
         descending=ask.descending,
         broken=int((everything["breaks"] > 0).sum()) if told else None,
+        prefix_unknown=everything["breaks"].null_count(),
         unanswered=everything["judgements"].null_count(),
         share=held.tokens.share,
     )

@@ -115,13 +115,20 @@ COLUMNS: tuple[ListColumn, ...] = (
 TITLES = {each.key: each.title for each in COLUMNS}
 
 
+def _broken(view: TrajectoriesView) -> str:
+    """How many break, and of how many that is not known."""
+    if view.broken is None:
+        return "prefix breaks n/d"
+    unknown = f" ({view.prefix_unknown:,} n/d)" if view.prefix_unknown else ""
+    return f"{view.broken:,} with a prefix break{unknown}"
+
+
 def list_words(view: TrajectoriesView) -> str:
     """How many sessions there are, how many break, and what they are sorted by."""
     of_part = "" if view.newest_turns is None else "newest part: "
     counts = f"{view.total:,} of {view.sessions:,}" if view.total != view.sessions else f"{view.sessions:,}"
     parts = [f"{of_part}{counts} session{'s' * (view.sessions != 1)}, {view.turns:,} turn{'s' * (view.turns != 1)}"]
-    if view.broken is not None:
-        parts.append(f"{view.broken:,} with a prefix break")
+    parts.append(_broken(view))
     parts.append(f"{view.unanswered:,} without feedback")
     if view.share is None:
         parts.append("weights not read yet")

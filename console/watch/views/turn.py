@@ -117,8 +117,8 @@ class TurnsView(View, frozen=True, kw_only=True):
     task_id: str | None = None
     group_id: str | None = None
     reward: float | None = None
-    broken: int = 0
-    """Turns that break, declared ones aside."""
+    broken: int | None = None
+    """Turns that break, declared ones aside; None where none is known to, and a turn has no ids to tell it by."""
     tokens: int | None = None
     """Sampled in all its turns."""
 
@@ -155,7 +155,7 @@ def turns_view(held: Held, ask: TurnAsk, open_log: OpenLog, *, tools: ToolsOf) -
         task_id=_last(turns["task_id"]),
         group_id=_last(turns["group_id"]),
         reward=rewards[0] if rewards else None,
-        broken=sum(not each.declared for each in trace.breaks.breaks),
+        broken=_broken(trace),
         tokens=int(sampled.sum()) if len(sampled) else None,
     )
 
@@ -255,6 +255,11 @@ _AS_HELD = (
     "trainable",
     "untrainable_reason",
 )
+
+
+def _broken(trace: Trace) -> int | None:
+    found = sum(not each.declared for each in trace.breaks.breaks)
+    return found if found or trace.breaks.parents.keys() >= set(trace.numbers) else None
 
 
 def _last(names: pl.Series) -> str | None:

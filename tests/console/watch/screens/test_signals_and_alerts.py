@@ -214,6 +214,17 @@ async def test_a_fault_without_a_session_says_what_it_names(
         assert (pilot.app.screen.arguments if isinstance(pilot.app.screen, SessionsScreen) else None) == opened
 
 
+@pytest.mark.parametrize("place", [Place(step=9), Place(adapter="refund"), Place(group_id="g")])
+async def test_without_a_turn_there_are_no_sessions_to_open(place: Place) -> None:
+    held = incident()
+    async with console(held._replace(turns=held.turns.clear())) as pilot:
+        signals_screen = cast("Any", pilot.app.screen)
+        signals_screen.go_to(place, "stall-time")
+        assert signals_screen.remark.endswith("not a token, and no turn is in what is watched")
+        await pilot.pause()
+        assert pilot.app.screen is signals_screen
+
+
 async def test_a_wide_terminal_has_the_faults_of_the_chosen_lane_beside_it_and_enter_goes_to_one() -> None:
     async with console(incident(), (200, 60)) as pilot:
         assert "importance-weight: 24 of 26 faults" not in screen_text(pilot.app)

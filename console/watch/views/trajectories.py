@@ -62,6 +62,8 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     compactions: int | None
     retok: int | None
     """Turns that come back as other ids; None where nobody looked."""
+    retok_unread: bool
+    """Whether that is looked at only where a turn is opened, as in a store: what stands there may be another number."""
     reward: float | None
     judgements: int | None
     """Feedback that stands."""
@@ -110,7 +112,8 @@ def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesVi
     """The view that is asked for. FilterError where the filter cannot be used."""
     del open_log
     cut = pl.col("first_turn") > 1 if held.source.part is not None else pl.lit(False)
-    everything = session_rows(held).with_columns(begun_before=cut)
+    unread = pl.col("retok").is_null() & pl.lit(held.source.format == "store")
+    everything = session_rows(held).with_columns(begun_before=cut, retok_unread=unread)
     rows = everything if ask.adapter is None else everything.filter(pl.col("adapter") == ask.adapter)
     if ask.filter:
         broken = pl.when(pl.col("breaks") > 0).then(pl.lit("break")).when(pl.col("breaks") == 0).then(pl.lit("ok"))

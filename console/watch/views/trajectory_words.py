@@ -61,6 +61,8 @@ def _prefix(row: TrajectoryRow) -> str:
 
 
 def _retok(row: TrajectoryRow) -> str:
+    if row.retok_unread:
+        return "unread"
     return NONE if row.retok is None else f"✗{row.retok}" if row.retok else "✓"
 
 
@@ -104,7 +106,7 @@ COLUMNS: tuple[ListColumn, ...] = (
     ListColumn("tokens", "tok", 6, right=True),
     ListColumn("context", "ctx", 6, right=True, wide=True),
     ListColumn("breaks", "prefix", 7),
-    ListColumn("retok", "retok", 5),
+    ListColumn("retok", "retok", 6),
     ListColumn("reward", "reward", 6, right=True),
     ListColumn("feedback", "fb", 4),
     ListColumn("worst_w", "worst w", 7, right=True),

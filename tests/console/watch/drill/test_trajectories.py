@@ -17,6 +17,7 @@ from console.watch.views.trajectories import TOPIC, TrajectoriesView, Trajectory
 from console.watch.views.trajectory_words import COLUMNS, list_words
 from console.watch.views.turn import TOPIC as TURN
 from console.watch.views.turn import TurnAsk, TurnsView
+from console.watch.views.turn import topic as turn_topic
 from console.watch.views.turn_words import session_words
 from tests.collector.published import small_backend
 from tests.console.watch.drill.held_log import SAMPLED_AT, held_of, log_of, turn
@@ -225,3 +226,21 @@ def test_a_log_of_text_has_no_number_of_breaks_nor_of_drift() -> None:
     assert (view.broken, view.prefix_unknown) == (None, 1)
     assert "prefix breaks n/d" in list_words(view)
     assert other_faults(held) == OtherFaults(breaks=None, drift=None)
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "of_turn", "listed"),
+    [(True, False, True, "unread"), (False, True, True, "✗1"), (False, False, False, "–")],
+)
+def test_what_a_list_does_not_re_encode_and_its_turns_do_is_unread(
+    store: bool, read: bool, of_turn: bool, listed: str
+) -> None:
+    spelled = [SMALL.backend.token_to_id(letter) for letter in "<think>"]
+    log = log_of([of("s", 1, completion_ids=spelled)])
+    held = held_of(log, Tools(SMALL) if read else None, store=store)
+    column = next(each for each in COLUMNS if each.key == "retok")
+    assert column.cell(seen(held).rows[0]) == listed
+    own = turn_topic(lambda: Tools(SMALL) if of_turn else Tools())
+    turns = own.build(held, TurnAsk(session_id="s"), lambda: log)
+    assert isinstance(turns, TurnsView)
+    assert turns.rows[0].retok_spans == (1 if of_turn else None)

@@ -21,8 +21,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def place_of_evidence(evidence: Evidence) -> Place:
     """The place of a piece of evidence."""
-    named = {name: getattr(evidence, name) for name in Place.__struct_fields__}
-    return Place(**{**named, "step": evidence.trainer_step})
+    place = Place(**{name: getattr(evidence, name) for name in Place.__struct_fields__})
+    return msgspec.structs.replace(place, step=evidence.trainer_step)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,7 +158,7 @@ def test_lanes_and_header_of_a_replay_know_no_later_step(
 ) -> None:
     made = [{"record": "step", "adapter": "bot", "step": of, "at": at(end), "grad_norm": 1.0} for of, end in steps]
     log = written(tmp_path / "log.jsonl", SCORED, *EVALS, *made)
-    found = json.loads(printed(Options(path=log, at=at(after_s)), "signals", Place(), rows=50, width=None))
+    found = json.loads(printed(Options(path=log, at=at(after_s)), "signals", Place(), rows=50, width=None).text)
     assert found["step"] == step
     by_name = {lane["signal"]: lane for lane in found["lanes"]}
     told = [name if by_name[name]["newest"] is not None else "n/d" for name in ("max_w", "staleness", "entropy")]

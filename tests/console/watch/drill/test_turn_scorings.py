@@ -24,7 +24,7 @@ def scored(*scorings: tuple[int, list[float]], **more: Any) -> dict[str, Any]:
     """A turn of three tokens, each with mu -1, under some scorings: step and log pi_old."""
     (step, first), *others = scorings
     rest = [{"adapter": "bot", "trainer_step": at, "trainer_logprobs": old} for at, old in others]
-    row = {"prompt_ids": [1, 2], "completion_ids": [7, 8, 9], "sampled_logprobs": MU, "adapter": "bot"}
+    row: dict[str, Any] = {"prompt_ids": [1, 2], "completion_ids": [7, 8, 9], "sampled_logprobs": MU, "adapter": "bot"}
     return turn(**{**row, "trainer_step": step, "trainer_logprobs": first, "more_scores": rest, **more})
 
 

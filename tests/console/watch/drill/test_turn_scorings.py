@@ -23,9 +23,16 @@ MU = [-1.0, -1.0, -1.0]
 def scored(*scorings: tuple[int, list[float]], **more: Any) -> dict[str, Any]:
     """A turn of three tokens, each with mu -1, under some scorings: step and log pi_old."""
     (step, first), *others = scorings
-    rest = [{"adapter": "bot", "trainer_step": at, "trainer_logprobs": old} for at, old in others]
-    row: dict[str, Any] = {"prompt_ids": [1, 2], "completion_ids": [7, 8, 9], "sampled_logprobs": MU, "adapter": "bot"}
-    return turn(**{**row, "trainer_step": step, "trainer_logprobs": first, "more_scores": rest, **more})
+    row: dict[str, Any] = {
+        "prompt_ids": [1, 2],
+        "completion_ids": [7, 8, 9],
+        "sampled_logprobs": MU,
+        "adapter": "bot",
+        "trainer_step": step,
+        "trainer_logprobs": first,
+        "more_scores": [{"adapter": "bot", "trainer_step": at, "trainer_logprobs": old} for at, old in others],
+    }
+    return turn(**{**row, **more})
 
 
 def of(row: dict[str, Any]) -> TurnScorings:

@@ -72,14 +72,14 @@ def newest(frames: dict[str, pl.DataFrame]) -> datetime | None:
 
 def _tokens(tokens: Tokens, then: TrainedThen, turns: pl.DataFrame) -> Tokens:
     """`turns` are those that were there: `session_id, turn`."""
-    measured = (tokens.weights, tokens.lags, tokens.entropies)
+    breaks, measured = tokens.breaks, (tokens.weights, tokens.lags, tokens.entropies)
     weights, lags, entropies = (_parts_then(parts, then, turns) for parts in measured)
     return tokens._replace(
         signals=tokens.signals.filter(then.had(tokens.signals, pl.col("step"))),
         weights=weights,
         lags=lags,
         entropies=entropies,
-        breaks=None if tokens.breaks is None else tokens.breaks.join(turns, on=_PLACE, how="semi"),
+        breaks=None if breaks is None else _of_turns(breaks, turns),
         drift=None if tokens.drift is None else _drift_then(tokens.drift, turns),
     )
 
@@ -95,7 +95,7 @@ def _parts_then(parts: pl.DataFrame, then: TrainedThen, turns: pl.DataFrame) -> 
             return rows.filter(made)
         # What was sampled was there with its turn.
         sampled = pl.col("column") == "sampled_logprobs"
-        return rows.filter(made | rows.select(sampled).to_series()).join(turns, on=_PLACE, how="semi")
+        return _of_turns(rows.filter(made | rows.select(sampled).to_series()), turns)
 
     return narrowed(parts, "trainer_step", there)
 
@@ -105,5 +105,9 @@ def _drift_then(drift: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     faults = drift.select(pl.col("faults").explode()).drop_nulls()
     if faults.is_empty():
         return drift
-    there = faults.unnest("faults").join(turns, on=_PLACE, how="semi", maintain_order="left")
+    there = _of_turns(faults.unnest("faults"), turns)
     return drift.with_columns(there.select(faults=pl.struct(pl.all()).implode()).to_series())
+
+
+def _of_turns(rows: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(turns, on=_PLACE, how="semi", maintain_order="left")

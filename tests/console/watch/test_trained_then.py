@@ -9,15 +9,19 @@ import polars as pl
 import pytest
 
 from checks.columns import SCHEMAS
+from checks.measure import Tools
 from checks.measures.parts import part
 from console.watch.options import Options
 from console.watch.printed import Place, printed
 from console.watch.trace.session_rows import break_rows
 from console.watch.trained_then import trained_then
+from console.watch.views.other_faults import other_faults
 from console.watch.views.token import TOPIC as TOKEN
 from console.watch.views.token import TokenAsk, TokenView
 from tests.console.watch.drill.held_log import held_of, log_of, turn
+from tests.console.watch.drill.test_trajectories import SMALL
 from tests.console.watch.fake_feed import NOW
+from tests.console.watch.measured_log import measured_log
 
 T0 = datetime(2020, 1, 1, 12, tzinfo=UTC)
 """Before any clock: a log of that day was read later."""
@@ -111,6 +115,28 @@ def test_breaks_and_weights_of_later_turns_are_not_counted_yet() -> None:
     assert (then.turns.height, break_rows(then).height) == (1, 0)
     assert "bad" not in then.tokens.weights.columns
     assert held.until(NOW).tokens.weights.equals(held.tokens.weights)
+
+
+def test_what_is_found_in_later_turns_and_later_scores_is_not_told_yet() -> None:
+    spelled = [SMALL.backend.token_to_id(letter) for letter in "<think>"]
+    turns = [
+        turn(1, prompt_ids=[1], completion_ids=spelled, sampled_logprobs=[0.5] * len(spelled)),
+        turn(2, prompt_ids=[2], completion_ids=spelled, trainer_step=1, trainer_logprobs=[0.5] * len(spelled)),
+    ]
+    log = log_of(turns, steps=[{"step": 1, "at": NOW}])
+    held = held_of(log, Tools(SMALL))
+    held = held._replace(tokens=held.tokens._replace(entropies=measured_log(log).tokens.entropies))
+    found: list[tuple[int | None, list[str]]] = []
+    for moment in (turns[0]["finished_at"], turns[1]["finished_at"], NOW):
+        then = held.until(moment)
+        above = part(then.tokens.entropies, "above")["column"].to_list()
+        found.append((other_faults(then).drift, above))
+    # Turn 1 alone; then turn 2 as well, which nobody had scored; then its score too.
+    assert found == [
+        (1, ["sampled_logprobs"]),
+        (2, ["sampled_logprobs"]),
+        (2, ["sampled_logprobs", "trainer_logprobs"]),
+    ]
 
 
 def written(path: Path, *records: dict[str, Any]) -> Path:

@@ -108,4 +108,4 @@ def _version(held: Held, adapter: str | None, *states: str) -> int | None:
     return max(found, default=None)
 
 
-TOPIC = of_part("head", build_head)
+TOPIC = of_part("head", build_head, tells_ages=True)

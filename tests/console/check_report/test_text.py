@@ -197,7 +197,7 @@ def test_a_number_is_said_once_and_further_numbers_stand_for_a_missing_remark(sh
     assert line(value=30.0, detail={"to_s": 1234, "token_id": 1234, "none": None}) == (
         "step 4 · 30 s · to_s 1,234 · token_id 1234"
     )
-    assert line(kind="stale", status="info") == "step 4 · stale · info"
+    assert line(kind="stale", status="info") == "step 4 · stale · alone info"
 
 
 def test_a_threshold_that_was_turned_off_is_off() -> None:

@@ -165,7 +165,7 @@ def _evidence(found: pl.DataFrame, warn_at: float, fail_at: float) -> tuple[Evid
                 status="fail" if lag < 0 else grade(lag, warn_at=warn_at, fail_at=fail_at),
                 value=lag,
                 text=f"sampled by version {row['sampling_version']}, the trainer stood at {side} {trainer}",
-                detail={"lag": lag, **{name: row[name] for name in ("sampling_version", "trainer_version")}},
+                detail={name: row[name] for name in ("lag", "sampling_version", "trainer_version", "trainer_step")},
             )
         )
     return tuple(faults)

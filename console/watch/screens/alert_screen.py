@@ -91,9 +91,11 @@ class AlertScreen(WatchScreen):
         if place.session_id is not None and place.turn is not None:
             why = {} if because is None else {"because": because}
             at = {"session_id": place.session_id, "turn": place.turn, "token_index": place.token_index}
-            self.open("token", **at, check=check, **why)
+            self.open("token", **at, check=check, step=place.step, **why)
         elif place.session_id is not None:
             self.open("turn", session_id=place.session_id)
+        elif (head := self.frame.facts().head) is not None and not head.turns:
+            self.say(f"this fault names {_named(place)}, not a token, and no turn is in what is watched")
         else:
             self.say(f"this fault names {_named(place)}, not a token: these are its sessions")
             self.open("trajectories", filter=_filter(place))

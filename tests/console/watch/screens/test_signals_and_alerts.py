@@ -180,7 +180,7 @@ async def test_two_presses_lead_from_an_alert_to_its_worst_token() -> None:
         screen = pilot.app.screen
         assert isinstance(screen, OpenedScreen)
         assert screen.arguments == {"session_id": "support/7f3a91c2", "turn": 4, "token_index": 1187,
-                                    "check": "importance-weight"}  # fmt: skip
+                                    "check": "importance-weight", "step": 206}  # fmt: skip
 
 
 async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
@@ -188,7 +188,7 @@ async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
         assert lanes_of(pilot)[:3] == ["staleness", "max_w", "entropy"]
         await pressed(pilot, "j", "enter")
         assert isinstance(pilot.app.screen, OpenedScreen)
-        assert pilot.app.screen.arguments["token_index"] == 1187
+        assert (pilot.app.screen.arguments["token_index"], pilot.app.screen.arguments["step"]) == (1187, 206)
 
 
 async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why() -> None:
@@ -215,6 +215,17 @@ async def test_a_fault_without_a_session_says_what_it_names(
         assert signals_screen.remark.startswith(said)
         await pilot.pause()
         assert (pilot.app.screen.arguments if isinstance(pilot.app.screen, SessionsScreen) else None) == opened
+
+
+@pytest.mark.parametrize("place", [Place(step=9), Place(adapter="refund"), Place(group_id="g")])
+async def test_without_a_turn_there_are_no_sessions_to_open(place: Place) -> None:
+    held = incident()
+    async with console(held._replace(turns=held.turns.clear())) as pilot:
+        signals_screen = cast("Any", pilot.app.screen)
+        signals_screen.go_to(place, "stall-time")
+        assert signals_screen.remark.endswith("not a token, and no turn is in what is watched")
+        await pilot.pause()
+        assert pilot.app.screen is signals_screen
 
 
 async def test_open_is_offered_where_it_opens_something() -> None:

@@ -34,12 +34,14 @@ def first_mover(
     five, rise of a short mean over the mean before it, against median and 1.4826 MAD of earlier rises, w, stall and
     gradient norm in logarithms. A lasting rise in the bad direction is a move; its onset is the likeliest start of a
     jump or ramp in autocorrelated noise. A signal sampled every n steps has an onset interval; signals whose intervals
-    overlap share a rank and are a tie. Signals without data are never ranked. Isolated outliers of one or two steps
-    are not moves: grad-norm and importance-weight report those. w, staleness and entropy are taken from the tokens
-    themselves, by the step that trained on them, and only where those tell of less than half as many steps as the
-    trainer logged from its own numbers; never from both in one series. Where entropy is known of sampled tokens only
-    it is their estimate, and the part says so. Ranks go by step; where the times of the steps (steps.at) give another
-    order, within an adapter or between the first movers of two, that is said beside it.
+    overlap share a rank and are a tie. Signals without data are never ranked. A move within the first 43 steps of a
+    signal, or within the first 10 evaluations, is not seen: they are what it is compared with, and steady is said
+    of what came after. Isolated outliers of one or two steps are not moves: grad-norm and importance-weight report
+    those. w, staleness and entropy are taken from the tokens themselves, by the step that trained on them, and only
+    where those tell of less than half as many steps as the trainer logged from its own numbers; never from both in
+    one series. Where entropy is known of sampled tokens only it is their estimate, and the part says so. Ranks go
+    by step; where the times of the steps (steps.at) give another order, within an adapter or between the first
+    movers of two, that is said beside it.
     Units: signals that moved; onsets are optimizer steps.
     Reads: steps(step, adapter, at, duration_s, wait_s, mfu, model_flops, peak_flops, grad_norm, entropy, reward_mean,
     reward_eval, pass_at_k, max_w, min_w, kl_mu_old, ess, staleness_mean), evals, spans, versions, rewards,
@@ -55,19 +57,7 @@ def first_mover(
     series = signal_series(turns, rewards, steps, evals, spans, versions, tokens=tokens)
     ranked = timed(rank_signals(series, strict=strict), series, steps)
     if not any(each.moves or each.steady for each in ranked):
-        return Finding.no_data(
-            "first-mover",
-            f"no signal has {_LEAST} steps, or {_LEAST_EVALUATIONS} evaluations, for a baseline",
-            missing=(
-                "turns.trainer_step",
-                "turns.trainer_logprobs",
-                "steps.grad_norm",
-                "steps.entropy",
-                "steps.max_w",
-                "steps.staleness_mean",
-                "evals.score",
-            ),
-        )
+        return _too_few(series, steps, scored="cells" in weights.columns)
     evidence = [_evidence(each, move) for each in ranked for move in each.moves]
     return Finding(
         check="first-mover",
@@ -78,6 +68,18 @@ def first_mover(
         check_next=_NEXT if evidence else (),
         evidence=tuple(evidence),
     )
+
+
+def _too_few(series: pl.DataFrame, steps: pl.DataFrame, *, scored: bool) -> Finding:
+    """Where the run itself is too short no further column would help, and none is named."""
+    said = f"no signal has {_LEAST} steps, or {_LEAST_EVALUATIONS} evaluations, for a baseline"
+    lines = (series.group_by("adapter", "signal", "part"), steps.group_by("adapter"))
+    length = max((count for each in lines for count in each.agg(pl.col("step").n_unique())["step"]), default=0)
+    if 0 < length < _LEAST:
+        return Finding.no_data("first-mover", f"{said}: the log has {length} step{'' if length == 1 else 's'}")
+    columns = ("steps.grad_norm", "steps.entropy", "steps.max_w", "steps.staleness_mean", "evals.score")
+    of_tokens = () if scored else ("turns.trainer_logprobs",)
+    return Finding.no_data("first-mover", said, missing=("turns.trainer_step", *of_tokens, *columns))
 
 
 def _evidence(ranked: Ranked, move: Move) -> Evidence:

@@ -14,6 +14,7 @@ from console.watch.log_part import LogPart
 if TYPE_CHECKING:
     from collector.records import Audit
     from collector.store.registry_rows import RegistrySnapshot
+    from console.watch.trained_then import TrainedThen
 
 LONG = (
     "prompt_ids",
@@ -152,8 +153,8 @@ class Held(NamedTuple):
     """How many scores of a store were read: one may change nothing else, as one more of a turn does."""
     replayed_at: datetime | None = None
     """The time that it shows, where that is not the newest."""
-    versions_now: pl.DataFrame | None = None
-    """Of a replay: the versions as they are by now, by which the steps of scores are counted."""
+    trained: "TrainedThen | None" = None
+    """What training had made by that time."""
 
     @property
     def is_empty(self) -> bool:
@@ -162,8 +163,8 @@ class Held(NamedTuple):
         return all(frame.is_empty() for frame in tables) and not self.audit and self.versions.is_empty()
 
     def until(self, at: datetime) -> "Held":
-        """The same as it stood at a time. What has no time of its own, and nothing beside that tells it, is there; an
-        evaluation is not."""
+        """The same as it stood at a time. What has no time, and nothing beside that tells it, is there, but for what
+        training made: that is there only where it is known to have been."""
         from console.watch.replayed import held_until
 
         return held_until(self, at)

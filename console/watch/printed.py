@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,9 @@ from console.watch.views.logs import LogsAsk
 from console.watch.views.prefix_diff import PrefixDiffAsk
 from console.watch.views.retok_diff import RetokDiffAsk
 from console.watch.views.signals import SignalsAsk
-from console.watch.views.token import TokenAsk
-from console.watch.views.turn import TurnAsk
+from console.watch.views.token import TokenAsk, TokenView
+from console.watch.views.token_words import no_token
+from console.watch.views.turn import TurnAsk, TurnsView
 from console.watch.windowed import held_within
 
 WITHOUT_TOKENS = ("traffic", "adapters", "logs")
@@ -43,7 +44,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     token: int | None = None
 
 
-def printed(options: Options, screen: str, place: Place, *, rows: int, width: int | None) -> str:
+class Printed(NamedTuple):
+    """A screen, and what it is without."""
+
+    text: str
+    """In lines, or one JSON object."""
+    damage: tuple[str, ...]
+    """What could not be read, a line each."""
+
+
+def printed(options: Options, screen: str, place: Place, *, rows: int, width: int | None) -> Printed:
     """The screen in lines of `width`, or as JSON where it is None."""
     topic, ask = topics(options)[screen], ask_of(screen, place, options, rows)
     source = open_source(options, tokens=screen not in WITHOUT_TOKENS)
@@ -53,9 +63,11 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
         _refuse_unknown(options.adapter, held)
         view = topic.build(held, ask, source.log)
         _refuse_missing(view, place)
+        _refuse_beyond(view, place)
     finally:
         source.close()
-    return msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
+    text = msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
+    return Printed(text, held.damage)
 
 
 def whole(source: Source, tokens: bool, progress: PrintProgress) -> Held:
@@ -94,13 +106,31 @@ def _refuse_unknown(adapter: str | None, held: Held) -> None:
 
 def _refuse_missing(view: object, place: Place) -> None:
     """A session or a turn that is not there: a script must be able to tell by the exit code."""
-    if not getattr(view, "found", True):
+    another = isinstance(view, TurnsView) and place.turn is not None and view.selected != place.turn
+    if another or not getattr(view, "found", True):
         turn = "" if place.turn is None else f", turn {place.turn}"
         raise UserError(f"session {terminal_safe(place.session or '')}{turn} is not in what is watched")
 
 
+def _refuse_beyond(view: object, place: Place) -> None:
+    """A token that is not there: another one would be printed in its place."""
+    if isinstance(view, TokenView) and place.token is not None:
+        refusal = no_token(view, place.token, "completion")
+        if refusal is not None:
+            raise UserError(f"--token {place.token}: {refusal}")
+
+
+def _refuse_unplaced(screen: str, place: Place) -> None:
+    """What names a place on a screen that is not of one would be passed over in silence."""
+    of = {"session": PLACED, "turn": PLACED, "token": ("token",)}
+    for name, screens in of.items():
+        if getattr(place, name) is not None and screen not in screens:
+            raise UserError(f"{screen} takes no --{name}: that is for {', '.join(screens)}; leave it out")
+
+
 def ask_of(screen: str, place: Place, options: Options, rows: int) -> msgspec.Struct:
     """The topic's own ask, filled with what the command line says of it."""
+    _refuse_unplaced(screen, place)
     adapter = options.adapter
     if screen == "signals":
         return SignalsAsk(adapter=adapter, count=rows)

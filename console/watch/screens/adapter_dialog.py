@@ -41,8 +41,8 @@ class AdapterDialog(ModalScreen[str | None]):
     AUTO_FOCUS = "#cancel"
     DEFAULT_CSS = """
     AdapterDialog { align: center middle; }
-    AdapterDialog #box { width: 76; max-width: 100%; height: 16; max-height: 100%; border: ascii; padding: 0 1; }
-    AdapterDialog #box { background: ansi_default; color: ansi_default; }
+    AdapterDialog #box { width: 76; max-width: 100%; height: 16; max-height: 100%; padding: 0 1; }
+    AdapterDialog #box { border: solid ansi_bright_black; background: ansi_default; color: ansi_default; }
     AdapterDialog #effect { height: 1fr; }
     AdapterDialog #said { height: 2; }
     AdapterDialog Horizontal { height: 1; }
@@ -184,7 +184,7 @@ class AdapterDialog(ModalScreen[str | None]):
         rows = [
             f"effect    {self._effect}",
             f"from      v{line.live}, live since {line.live_since:%Y-%m-%d %H:%MZ}" if line.live_since else "",
-            f"touches   {detail.sessions} open sessions of {', '.join(detail.tenants) or 'no tenant'}",
+            f"touches   {_touched(detail)}",
             f"by        {self._acting.actor}, at registry revision {self._revision}",
             f"gate      {'; '.join(line.gate.reasons) or line.gate.verdict}" if line.gate is not None else "",
         ]
@@ -213,3 +213,10 @@ def _is_share(text: str) -> bool:
         return 0 < float(text) < 1
     except ValueError:
         return False
+
+
+def _touched(detail: AdapterDetail) -> str:
+    """The open sessions of the live version, and whose they are."""
+    if not detail.sessions:
+        return f"no open session of v{detail.line.live}"
+    return f"{detail.sessions} open session{'' if detail.sessions == 1 else 's'} of {', '.join(detail.tenants)}"

@@ -16,10 +16,12 @@ from console.watch.topic import OpenLog
 from console.watch.trace.base_model_tools import NamedTools, tools_for
 from console.watch.trace.retok_spans import Retokenized, retokenized
 from console.watch.trace.session_breaks import Break, SessionBreaks, session_breaks
-from console.watch.trace.session_turns import SessionTurns, Then, read_session
+from console.watch.trace.session_turns import SessionTurns, read_session
+from console.watch.trace.turn_scorings import TurnScorings, turn_scorings
 from console.watch.trace.turn_tokens import TurnTokens, turn_tokens
 from console.watch.trace.verdict import WrongIds
 from console.watch.trace.weight_segments import Segment, segments
+from console.watch.trained_then import TrainedThen
 
 Made = TypeVar("Made")
 ToolsOf = Callable[[], Tools]
@@ -52,7 +54,7 @@ class Basis(NamedTuple):
     versions: pl.DataFrame
     cells: pl.DataFrame | None
     """Of the importance weights; None where none were folded yet."""
-    then: Then | None
+    then: TrainedThen | None
     """What a replay shows of training; None live."""
 
     def same_log(self, other: "Basis") -> bool:
@@ -87,7 +89,8 @@ class Trace:
         self._events = basis.events
         self._versions = basis.versions
         self._cells = basis.cells
-        self._scored: dict[tuple[int, int | None, int | None], ScoredTurn] = {}
+        self._scorings: dict[int, TurnScorings] = {}
+        self._scored: dict[tuple[int, int], ScoredTurn] = {}
         self._retokenized: dict[int, Retokenized | None] = {}
         self._made: dict[tuple[object, ...], object] = {}
 
@@ -111,11 +114,17 @@ class Trace:
         above = broken.previous if broken else self.breaks.parents.get(turn)
         return None if above is None else self.log.row_of(above)
 
-    def scored(self, row: int, *, scoring: int | None = None, step: int | None = None) -> ScoredTurn:
+    def scorings(self, row: int) -> TurnScorings:
+        """The weights of a turn in each of its scorings."""
+        if row not in self._scorings:
+            self._scorings[row] = turn_scorings(self.log, row)
+        return self._scorings[row]
+
+    def scored(self, row: int, scoring: int) -> ScoredTurn:
         """A turn's tokens under a scoring, and why its weights are what they are."""
-        key = (row, scoring, step)
+        key = (row, scoring)
         if key not in self._scored:
-            tokens = turn_tokens(self.log, row, scoring=scoring, step=step)
+            tokens = turn_tokens(self.log, row, scoring=scoring)
             self._scored[key] = ScoredTurn(tokens, segments(self.log, row, tokens, self._versions, self._cells))
         return self._scored[key]
 
@@ -199,15 +208,8 @@ def _basis(held: Held, own: pl.DataFrame, session_id: str) -> Basis:
         events=held.events.filter(pl.col("session_id") == session_id),
         versions=held.versions,
         cells=part(weights, "cells") if "cells" in weights.columns else None,
-        then=None if held.replayed_at is None else _then(held, own),
+        then=held.trained,
     )
-
-
-def _then(held: Held, own: pl.DataFrame) -> Then:
-    """What the replay shows of training: the steps that had ended, and what they had met."""
-    ended = held.steps.group_by(pl.col("adapter").cast(pl.String)).agg(last=pl.col("step").max()).sort("adapter")
-    versions = held.versions if held.versions_now is None else held.versions_now
-    return Then(ended, own.select("turn", mark="trainer_step"), versions, held.source.format == "store")
 
 
 class RecentTraces:

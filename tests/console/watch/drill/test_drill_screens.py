@@ -241,7 +241,21 @@ async def test_a_position_is_typed() -> None:
         text = await press(pilot, "g", "9", "9", "9", "9", "enter")
         assert "there is no token 9999" in text
         assert position(pilot) == 7
-        assert "is no token" in await press(pilot, "g", "x", "enter")
+        assert "both counted from 0" in await press(pilot, "g", "x", "enter")
+        completion = len(refund_log().table("turns")["completion_ids"][0])
+        beyond = await press(pilot, "g", "c", *str(completion), "enter")
+        assert f"no completion token {completion}: the turn has tokens 0 to {completion - 1}" in beyond
+        row = await press(pilot, "g", "c", "2", "enter")
+        assert f"token {prompt + 2}" in row
+        screen = pilot.app.screen
+        assert isinstance(screen, TokenScreen)
+        assert dict(screen.copies())["place"].endswith("completion token 2")
+
+
+async def test_a_token_that_a_command_names_and_that_is_not_there_is_said_to_be_missing() -> None:
+    place = {"session_id": "s", "turn": 1, "token_index": 999}
+    async with console(opened=("token", place)) as pilot:
+        assert "there is no completion token 999" in screen_text(pilot.app)
 
 
 async def test_colours_ids_and_scorings() -> None:
@@ -264,7 +278,9 @@ async def test_colours_ids_and_scorings() -> None:
 async def test_turns_of_the_session_are_gone_through() -> None:
     async with console(opened=OPENED["token"]) as pilot:
         assert "TURN 2" in await press(pilot, "right_square_bracket")
-        assert "TURN 2" in await press(pilot, "right_square_bracket")
+        shown = await press(pilot, "right_square_bracket")
+        assert "TURN 2" in shown
+        assert "turn 2 is the last of its session" in shown
         assert "TURN 1" in await press(pilot, "left_square_bracket")
 
 
@@ -323,9 +339,9 @@ async def test_the_list_is_sorted_filtered_and_narrowed_to_faults() -> None:
         assert "2 sessions" in screen_text(pilot.app)
         assert "by turns down" in await press(pilot, "S")
         assert "by turns up" in await press(pilot, "o")
-        assert "1 of 2 sessions" in await press(pilot, "F")
+        assert "only those with a break: 1 of 2 sessions" in await press(pilot, "F")
         await press(pilot, "F")
-        assert "1 of 2 sessions" in await press(pilot, *"/turns>1", "enter")
+        assert "/turns>1: 1 of 2 sessions" in await press(pilot, *"/turns>1", "enter")
         assert "2 sessions" in await press(pilot, "escape")
         assert "no field 'colour'" in await press(pilot, *"/colour:red", "enter")
 

@@ -74,7 +74,8 @@ def test_a_turn_that_is_open_shows_what_comes_of_it_and_nothing_else_has_to_come
         # A second score of the same turn changes nothing that is held but how many scores there are.
         view = store.after(score(5, -2.0))
         assert [each.step for each in view.scorings] == [3, 5]
-        assert (view.rows[-1].pi_old, view.rows[-1].pi_now) == (-1.0, -2.0)
+        # It is shown first, since the weights are farther off in it: -2 + 0.5 against -1 + 0.5.
+        assert (view.chosen, view.rows[-1].pi_old, view.rows[-1].log_w) == (1, -2.0, -1.5)
         assert view.credit is not None
         assert view.credit.given == ()
         given = Reward(session_id="s", turn_id="s/1", value=0.75, parts={}, mapping_sha256="", closed_at=NOON)

@@ -98,7 +98,7 @@ def test_one_without_a_time_is_earlier_than_one_with_it():
 def test_a_later_window_in_which_nothing_counts_leaves_no_reward():
     log = log_with(given("s-1", 1.0, 5), given("s-1", None, 9))
     assert set(of_session(log).values()) == {None}
-    traffic = TRAFFIC.build(held_of(log), Ask(), lambda: log)
+    traffic = TRAFFIC.build(held_of(log, store=True), Ask(), lambda: log)
     assert isinstance(traffic, TrafficView)
     stages = {each.name: each.turns for each in traffic.numbers.stages}
     assert (stages["trainable"], stages["rewarded"]) == (2, 0)

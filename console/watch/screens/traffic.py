@@ -119,8 +119,8 @@ class TrafficScreen(ListScreen):
     def sentence(self, view: View) -> str:
         """How much there is, and how fast it comes."""
         view = cast(TrafficView, view)
-        filtered = f"   /{self.filter_text}: {view.total}" if self.filter_text else ""
-        return f"{summary(view.numbers)}  {self._spark(view.numbers.pace)}{filtered}"
+        filtered = f"/{self.filter_text}: {view.total} listed   " if self.filter_text else ""
+        return f"{filtered}{summary(view.numbers)}  {self._spark(view.numbers.pace)}"
 
     def copied(self) -> str:
         """The chosen session's id."""

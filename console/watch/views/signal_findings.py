@@ -161,7 +161,12 @@ def shared_checks(thresholds: Thresholds | None = None) -> SignalChecks:
 
 
 def _narrowed(name: str, frame: pl.DataFrame, adapter: str | None, check: Check) -> pl.DataFrame:
-    """The rows of one adapter; of a measure, in each part that names adapters; of turns, the columns that are read."""
+    """The rows of one adapter; of a measure, in each part that names adapters; of turns, the columns that are read.
+
+    What an engine does is of every adapter that it serves: its spans name none.
+    """
+    if name == "spans":
+        return frame.filter(pl.col("adapter").eq_missing(adapter) | pl.col("adapter").is_null())
     if name == "turns":
         frame = frame.select(*dict.fromkeys(("session_id", "turn", "adapter", *check.turn_columns)))
     if name in _TABLES:

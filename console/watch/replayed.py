@@ -6,6 +6,7 @@ import polars as pl
 
 from checks.measures.parts import narrowed
 from checks.trained_step import trained_step
+from console.watch.adapter_names import adapter_names
 from console.watch.held import Held, Tokens
 from console.watch.registry_then import registry_then
 from console.watch.versions_frame import versions_frame
@@ -28,6 +29,7 @@ _STEPPED = {"adapter", "trainer_step", "trainer_version"}
 
 def held_until(held: Held, at: datetime) -> Held:
     """Rows recorded later are gone, as are a later training step's marks on turns and tokens."""
+    named = adapter_names(held)
     kept = {name: getattr(held, name).filter((time <= at).fill_null(True)) for name, time in TIMES.items()}
     steps, versions = kept["steps"], held.versions
     last = _last(held.steps, "newest").join(_last(steps, "last"), on="adapter", how="left", nulls_equal=True)
@@ -46,12 +48,14 @@ def held_until(held: Held, at: datetime) -> Held:
         tokens=_tokens(held.tokens, last, versions),
         newest_at=newest(kept),
         replayed_at=at,
+        named=named,
     )
 
 
-def newest(frames: dict[str, pl.DataFrame]) -> datetime | None:
-    """The time of the newest record of some tables."""
-    times = [frames[name].select(time.max()).item() for name, time in TIMES.items() if name in frames]
+def newest(frames: dict[str, pl.DataFrame], until: datetime | None = None) -> datetime | None:
+    """The time of the newest record of some tables, of those up to a time where one is given."""
+    counted = TIMES if until is None else {name: time.filter(time <= until) for name, time in TIMES.items()}
+    times = [frames[name].select(time.max()).item() for name, time in counted.items() if name in frames]
     known = [time for time in times if isinstance(time, datetime)]
     return max(known, default=None)
 

@@ -110,7 +110,7 @@ def _numbers(held: Held, narrowed: Held, adapter: str | None) -> Numbers:
     purposes = narrowed.turns["purpose"].drop_nulls().value_counts(sort=True)
     return Numbers(
         sessions=sessions.height,
-        active=0 if at is None else int((sessions["last_at"] >= at - ACTIVE).sum()),
+        active=0 if at is None else int(sessions["last_at"].is_between(at - ACTIVE, at).sum()),
         turns=narrowed.turns.height,
         pace=pace(narrowed, at),
         first_token=first_token(narrowed),

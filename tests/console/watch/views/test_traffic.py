@@ -62,6 +62,13 @@ def test_the_pace_counts_the_turns_begun_in_each_minute() -> None:
     assert sum(pace) == 4
 
 
+def test_a_session_whose_time_is_ahead_of_the_newest_is_not_active() -> None:
+    base = small_held()
+    ahead = base._replace(turns=pl.concat([base.turns, frame("turns", [turn("s-ahead", 1, -3600)])]))
+    found = [traffic_view(each, Ask(), no_log).numbers for each in (base, ahead)]
+    assert [(each.sessions, each.active) for each in found] == [(3, 3), (4, 3)]
+
+
 def test_the_first_token_is_measured_where_there_was_one() -> None:
     assert numbers().first_token == Delay(p50_s=0.5, p95_s=0.5, count=4)
 

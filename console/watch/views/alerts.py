@@ -72,7 +72,7 @@ class AlertDetail(msgspec.Struct, frozen=True, kw_only=True):
     evidence_of: str
     """Where the evidence is from."""
     evidence_total: int | None
-    """None where the check takes tokens that are not read here: it may have found more than the alert's records name."""
+    """None where the check takes tokens that are not read here: it may have found more than its records name."""
     history: tuple[tuple[datetime, float | None], ...]
     """The value whenever the alert moved."""
     timeline: tuple[Moment, ...]

@@ -4,11 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
-import polars as pl
 import pytest
 
 from checks.alerts import acknowledge, comment, silence
 from checks.finding import Evidence
+from checks.readers.open_log import open_log
 from checks.suite import CHECKS, run, select_checks
 from collector.records import Event
 from collector.store.writer import Writer
@@ -21,10 +21,13 @@ from console.watch.views.alert_board import alert_counts
 from console.watch.views.alert_lines import AlertLine, alert_lines
 from console.watch.views.alerts import AlertsBuilder, AlertsView
 from console.watch.views.place import Place
+from console.watch.views.signal_findings import SignalChecks
 from tests.console.watch.alert_history import EVERY_S, START, as_frame, evaluated
 from tests.console.watch.fake_feed import held, no_log
-from tests.console.watch.small_held import frame, small_held, turn
+from tests.console.watch.measured_log import measured_log
+from tests.console.watch.small_held import frame, turn
 
+SAMPLES = Path(__file__).parents[4] / "samples"
 WORST = Evidence(session_id="7f3a91c2", turn=4, token_index=1187, adapter="refund", value=8.32, kind="stale")
 
 
@@ -152,15 +155,15 @@ def test_a_check_of_rows_alone_shows_all_it_names_now_and_its_hints() -> None:
 
 
 @pytest.mark.parametrize("check", ["truncation", "feedback"])
-def test_what_such_a_check_names_is_what_the_report_says_of_the_same_rows(check: str) -> None:
-    base = small_held()
-    base = base._replace(turns=pl.concat([base.turns, CUT]))
-    tables = {name: getattr(base, name) for name in ("turns", "steps", "feedback", "rewards")}
-    (expected,) = run(tables, checks=select_checks([check])).findings
-    found = AlertsBuilder()._checks.of_check(base, check)  # pyright: ignore[reportPrivateUsage]
+def test_what_such_a_check_names_is_what_the_report_says_of_the_same_log(check: str) -> None:
+    path = SAMPLES / check / "fires.jsonl"
+    (expected,) = run(open_log(path), checks=select_checks([check])).findings
+    found = SignalChecks().of_check(measured_log(open_log(path)), check)
     assert found is not None
-    assert len(found.evidence) == 2
-    assert (found.status, found.value, found.evidence) == (expected.status, expected.value, expected.evidence)
+    assert found.evidence
+    assert (found.status, found.value, found.check_next) == (expected.status, expected.value, expected.check_next)
+    assert found.evidence == expected.evidence[: len(found.evidence)]
+    assert len(found.evidence) + found.evidence_omitted == len(expected.evidence)
 
 
 def test_a_check_of_other_tokens_says_that_more_is_not_read_and_has_the_hints_of_its_page() -> None:

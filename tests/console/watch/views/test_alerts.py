@@ -14,8 +14,10 @@ from collector.records import Event
 from collector.store.writer import Writer
 from console.watch.evaluator_lock import evaluator_running
 from console.watch.held import Held, Origin
+from console.watch.holding import hold
 from console.watch.plain.alert_text import evaluator_text
 from console.watch.plain.alerts import plain_alerts
+from console.watch.source.log_rows import rows_of
 from console.watch.topic import Ask
 from console.watch.views.alert_board import alert_counts
 from console.watch.views.alert_lines import AlertLine, alert_lines
@@ -24,7 +26,6 @@ from console.watch.views.place import Place
 from console.watch.views.signal_findings import SignalChecks
 from tests.console.watch.alert_history import EVERY_S, START, as_frame, evaluated
 from tests.console.watch.fake_feed import held, no_log
-from tests.console.watch.measured_log import measured_log
 from tests.console.watch.small_held import frame, turn
 
 SAMPLES = Path(__file__).parents[4] / "samples"
@@ -158,7 +159,8 @@ def test_a_check_of_rows_alone_shows_all_it_names_now_and_its_hints() -> None:
 def test_what_such_a_check_names_is_what_the_report_says_of_the_same_log(check: str) -> None:
     path = SAMPLES / check / "fires.jsonl"
     (expected,) = run(open_log(path), checks=select_checks([check])).findings
-    found = SignalChecks().of_check(measured_log(open_log(path)), check)
+    rows = rows_of(open_log(path))
+    found = SignalChecks().of_check(hold(rows.frames, source=Origin(path="x", format=rows.format)), check)
     assert found is not None
     assert found.evidence
     assert (found.status, found.value, found.check_next) == (expected.status, expected.value, expected.check_next)

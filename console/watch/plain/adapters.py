@@ -98,9 +98,9 @@ def _detail(detail: AdapterDetail) -> Iterator[str]:
             f"  @{version.version} {version.mark.replace('_', ' ')}, step {version.optimizer_step}, gate "
             f"{version.verdict or '–'}, held-out {score}, trained on {number_text(version.trained_turns, 'turns')}"
         )
-    gate = detail.line.gate
-    for criterion in () if gate is None else gate.criteria:
-        yield f"  gate of @{gate.version}: {MARKS[criterion.status]} {criterion.name}: {criterion.text}"
+    if (gate := detail.line.gate) is not None:
+        for criterion in gate.criteria:
+            yield f"  gate of @{gate.version}: {MARKS[criterion.status]} {criterion.name}: {criterion.text}"
     for proof in detail.proofs:
         where = f" on {proof.worker}" if proof.worker else ""
         yield f"  {proof.kind} of @{proof.version}{where}: {proof.verdict or 'n/d'} at {proof.at:%H:%M:%SZ}"

@@ -1,10 +1,11 @@
 """roundhouse.toml: one section per package, every field with a default."""
 
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -70,4 +71,34 @@ def load_config(path: Path | None, *, say: Callable[[str], None] = lambda _: Non
     try:
         return msgspec.convert(values, RoundhouseConfig)
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}; correct or remove the key") from error
+        raise UserError(f"{path}: {_with_keys(str(error), values)}; correct or remove the key") from error
+
+
+# Any: whatever a TOML file holds.
+def _with_keys(said: str, values: dict[str, Any]) -> str:
+    """The error with the names that msgspec leaves out of its path, `[...]`: those without which it would not be."""
+    before, sign, path = said.partition("`$")
+    steps = re.findall(r"\[\.\.\.\]|\.[^.\[`]+", path)
+    names: list[str] = []
+    node: Any = values
+    for step in steps:
+        name = step.removeprefix(".")
+        if step == "[...]":
+            tables = node if isinstance(node, dict) else {}
+            name = next((key for key in tables if _fails([*names, key], tables[key], said)), None)
+        if name is None or not isinstance(node, dict) or name not in node:
+            return said
+        names.append(name)
+        node = node[name]
+    return f"{before}{sign}.{'.'.join(names)}`" if names else said
+
+
+def _fails(names: list[str], value: object, said: str) -> bool:
+    """Whether a file with this alone gives the same error."""
+    for name in reversed(names):
+        value = {name: value}
+    try:
+        msgspec.convert(value, RoundhouseConfig)
+    except msgspec.ValidationError as error:
+        return str(error) == said
+    return False

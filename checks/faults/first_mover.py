@@ -34,12 +34,14 @@ def first_mover(
     five, rise of a short mean over the mean before it, against median and 1.4826 MAD of earlier rises, w, stall and
     gradient norm in logarithms. A lasting rise in the bad direction is a move; its onset is the likeliest start of a
     jump or ramp in autocorrelated noise. A signal sampled every n steps has an onset interval; signals whose intervals
-    overlap share a rank and are a tie. Signals without data are never ranked. Isolated outliers of one or two steps
-    are not moves: grad-norm and importance-weight report those. w, staleness and entropy are taken from the tokens
-    themselves, by the step that trained on them, and only where those tell of less than half as many steps as the
-    trainer logged from its own numbers; never from both in one series. Where entropy is known of sampled tokens only
-    it is their estimate, and the part says so. Ranks go by step; where the times of the steps (steps.at) give another
-    order, within an adapter or between the first movers of two, that is said beside it.
+    overlap share a rank and are a tie. Signals without data are never ranked. A move within the first 43 steps of a
+    signal, or within the first 10 evaluations, is not seen: they are what it is compared with, and steady is said
+    of what came after. Isolated outliers of one or two steps are not moves: grad-norm and importance-weight report
+    those. w, staleness and entropy are taken from the tokens themselves, by the step that trained on them, and only
+    where those tell of less than half as many steps as the trainer logged from its own numbers; never from both in
+    one series. Where entropy is known of sampled tokens only it is their estimate, and the part says so. Ranks go
+    by step; where the times of the steps (steps.at) give another order, within an adapter or between the first
+    movers of two, that is said beside it.
     Units: signals that moved; onsets are optimizer steps.
     Reads: steps(step, adapter, at, duration_s, wait_s, mfu, model_flops, peak_flops, grad_norm, entropy, reward_mean,
     reward_eval, pass_at_k, max_w, min_w, kl_mu_old, ess, staleness_mean), evals, spans, versions, rewards,

@@ -157,7 +157,7 @@ def _placed(row: Row, place: str) -> Row:
 
 NATIVE_JSON = Format(
     name="native",
-    about="Roundhouse's own log as lines of JSON",
+    about="Roundhouse's own: lines of JSON, Parquet, DuckDB or a store",
     recognise=recognise,
     read=read,
     units=units,

@@ -25,15 +25,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one manual, or the list."""
+    """Prints the manuals, or the list."""
     from checks.suite import CHECKS
 
     checks = {check.name: check for check in CHECKS}
     if not args.name:
         print(_list(checks))
         return 0
-    print(_explained(" ".join(args.name), checks))
+    print("\n\n".join(_explained(name, checks) for name in _names(args.name, checks)))
     return 0
+
+
+def _names(words: list[str], checks: "Mapping[str, Check]") -> list[str]:
+    """Several names, or one of several words."""
+    from checks.glossary import meanings, spelled
+
+    def is_known(name: str) -> bool:
+        return spelled(name) in checks or any(word.check in checks for word in meanings(name))
+
+    whole = " ".join(words)
+    return words if not is_known(whole) and any(map(is_known, words)) else [whole]
 
 
 def _list(checks: "Mapping[str, Check]") -> str:

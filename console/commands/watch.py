@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from collector.errors import UserError
+from collector.terminal_text import terminal_safe
 from console.watch.options import SCREENS, Options
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     printing.add_argument("--token", type=int, metavar="N", help="the token of its completion, from 0 (the worst)")
     terminal = parser.add_argument_group("terminal")
     terminal.add_argument("--color", choices=COLORS, default="auto", help="colours (default: what the terminal has)")
-    terminal.add_argument("--ascii", action="store_true", help="no other characters (also where the locale has none)")
+    terminal.add_argument(
+        "--ascii", action="store_true", help="no other characters (also where the locale's encoding has none)"
+    )
     terminal.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     terminal.add_argument("--keymap", type=Path, metavar="FILE", help="other keys, as in frame.copy = 'c'")
     reading = parser.add_argument_group("reading")
@@ -146,14 +149,16 @@ def _print(args: argparse.Namespace, options: Options) -> int:
 
     place = Place(session=args.session, turn=args.turn, token=args.token)
     width = None if args.json is not None else _columns()
-    text = printed(options, args.json or args.plain, place, rows=rows, width=width)
+    text, damage = printed(options, args.json or args.plain, place, rows=rows, width=width)
     if args.json is not None:
         text = _json_safe(text, ascii_only=options.ascii)
     elif options.ascii:
         text = text.encode("ascii", "backslashreplace").decode()
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
     sys.stdout.buffer.flush()
-    return 0
+    for line in damage:
+        print(f"roundhouse watch: not read: {terminal_safe(line)}", file=sys.stderr)
+    return 1 if damage else 0
 
 
 def _json_safe(text: str, *, ascii_only: bool) -> str:

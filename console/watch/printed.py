@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,7 +44,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     token: int | None = None
 
 
-def printed(options: Options, screen: str, place: Place, *, rows: int, width: int | None) -> str:
+class Printed(NamedTuple):
+    """A screen, and what it is without."""
+
+    text: str
+    """In lines, or one JSON object."""
+    damage: tuple[str, ...]
+    """What could not be read, a line each."""
+
+
+def printed(options: Options, screen: str, place: Place, *, rows: int, width: int | None) -> Printed:
     """The screen in lines of `width`, or as JSON where it is None."""
     topic, ask = topics(options)[screen], ask_of(screen, place, options, rows)
     source = open_source(options, tokens=screen not in WITHOUT_TOKENS)
@@ -56,7 +65,8 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
         _refuse_missing(view, place)
     finally:
         source.close()
-    return msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
+    text = msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
+    return Printed(text, held.damage)
 
 
 def whole(source: Source, tokens: bool, progress: PrintProgress) -> Held:

@@ -30,6 +30,11 @@ def test_what_the_file_says_is_taken_and_the_rest_stays(tmp_path: Path) -> None:
         ("[colector]\n", "colector"),
         ('[collector]\nhistory_reasoning = "drop"\n', "history_reasoning"),
         ("port =", "not valid TOML"),
+        (
+            '[checks.thresholds.staleness]\nmean = 1.0\n[checks.thresholds.truncation]\nwarn_at = "x"\n',
+            r"`\$\.checks\.thresholds\.truncation\.warn_at`; correct",
+        ),
+        ("[trainer.adapters.a]\ntenant = 'x'\n[trainer.adapters.b]\nrank = 'y'\n", r"`\$\.trainer\.adapters\.b"),
     ],
 )
 def test_a_wrong_file_is_one_line_that_names_the_key(tmp_path: Path, text: str, line: str) -> None:

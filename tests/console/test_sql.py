@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def as_json(store: Path, query: str, capfd: pytest.CaptureFixture[str]) -> list[
         raise AssertionError(f"{name} is no JSON")
 
     return json.loads(out, parse_constant=refuse)
+
+
+def queries_of_the_docs() -> list[str]:
+    root = Path(__file__).parents[2]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (root / "README.md", *(root / "docs").glob("*.md")))
+    return [*re.findall(r'roundhouse sql [^"\n`]*"([^"\n]+)"', text), *re.findall(r"`(select [^`\n]+)`", text)]
+
+
+@pytest.mark.parametrize("query", queries_of_the_docs())
+def test_every_query_of_the_docs_runs(store: Path, query: str) -> None:
+    assert main(["sql", "--store", str(store), "--json", query]) == 0
+
+
+def test_the_docs_have_queries() -> None:
+    assert len(queries_of_the_docs()) >= 6
 
 
 def test_json_holds_integers_of_any_width(store: Path, capfd: pytest.CaptureFixture[str]):

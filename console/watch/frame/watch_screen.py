@@ -66,14 +66,14 @@ class WatchScreen(TypedLines):
     WatchScreen { layout: vertical; background: ansi_default; color: ansi_default; }
     WatchScreen #body { height: 1fr; width: 1fr; }
     WatchScreen #banner { display: none; }
-    WatchScreen #one_line { display: none; }
+    WatchScreen #one_line, WatchScreen #too_small { display: none; }
     WatchScreen.-banner #banner { display: block; }
     WatchScreen.-small #tabs, WatchScreen.-small #crumbs { display: none; }
     WatchScreen.-small.-said #crumbs { display: block; }
     WatchScreen.-typing #hints { display: none; }
     WatchScreen.-small.-typing #crumbs { display: block; }
     WatchScreen.-line > * { display: none; }
-    WatchScreen.-line > #one_line { display: block; }
+    WatchScreen.-line > #one_line, WatchScreen.-line > #too_small { display: block; }
     """
 
     def __init__(self) -> None:
@@ -213,11 +213,11 @@ class WatchScreen(TypedLines):
 
     def compose(self) -> ComposeResult:
         """Head, body, crumbs and hints."""
-        names = ("one_line", "head", "tabs", "sentence", "banner", "crumbs", "hints")
+        names = ("one_line", "too_small", "head", "tabs", "sentence", "banner", "crumbs", "hints")
         self._frame_rows = {
             name: head.HeadRow(id=name) if name in ("head", "banner") else Row(id=name) for name in names
         }
-        for name in names[:5]:
+        for name in names[:-2]:
             yield self._frame_rows[name]
         with Vertical(id="body"):
             yield from self.compose_body()
@@ -256,6 +256,8 @@ class WatchScreen(TypedLines):
         rows["banner"].set(banner)
         self.set_class(bool(banner), "-banner")
         rows["one_line"].set(head.one_line(facts, sentence))
+        width, height = self.app.size
+        rows["too_small"].set([Part(f" {width}x{height} is too small for a screen: 60x15", self.palette.dim)])
         crumbs = [Part(f" {self.remark}", self.palette.reverse)] if self.remark else [Part(" " + self.frame.crumbs())]
         rows["crumbs"].set([part._replace(text=said(part.text)) for part in crumbs])
         rows["hints"].set(self._hints())
@@ -263,6 +265,10 @@ class WatchScreen(TypedLines):
     def _hints(self) -> list[Part]:
         ids = [*self.HINTS, "frame.back"]
         return hint_parts(ids, self.frame.keys, self.off, self.palette, self.size.width, wide=self.form == "full")
+
+    def on_screen_suspend(self) -> None:
+        """A remark was of what is no longer in front."""
+        self._unsay(self.remark)
 
     def _unsay(self, text: str) -> None:
         if self.remark == text:

@@ -41,8 +41,8 @@ class AdapterDialog(ModalScreen[str | None]):
     AUTO_FOCUS = "#cancel"
     DEFAULT_CSS = """
     AdapterDialog { align: center middle; }
-    AdapterDialog #box { width: 76; max-width: 100%; height: 16; max-height: 100%; border: ascii; padding: 0 1; }
-    AdapterDialog #box { background: ansi_default; color: ansi_default; }
+    AdapterDialog #box { width: 76; max-width: 100%; height: 16; max-height: 100%; padding: 0 1; }
+    AdapterDialog #box { border: solid ansi_bright_black; background: ansi_default; color: ansi_default; }
     AdapterDialog #effect { height: 1fr; }
     AdapterDialog #said { height: 2; }
     AdapterDialog Horizontal { height: 1; }

@@ -25,7 +25,7 @@ class AlertDialog(ModalScreen[bool]):
     AUTO_FOCUS = "#words"
     DEFAULT_CSS = """
     AlertDialog { align: center middle; }
-    AlertDialog > Vertical { width: 72; max-width: 100%; height: auto; border: round $foreground; padding: 0 1; }
+    AlertDialog > Vertical { width: 72; max-width: 100%; height: auto; border: solid ansi_bright_black; padding: 0 1; }
     AlertDialog Static { height: auto; }
     """
 

@@ -126,8 +126,8 @@ class LogsScreen(WatchScreen):
         of_part = "" if view.newest_turns is None else "newest part: "
         only = " faults only" if self._faults else ""
         shown = f"{view.total} of {view.lines} lines" if view.total != view.lines else f"{view.lines} lines"
-        filtered = f"  /{self.filter_text}" if self.filter_text else ""
-        return f"{of_part}{shown}  {view.warns} warn  {view.fails} fail{only}{filtered}{new}"
+        filtered = f"/{self.filter_text}: " if self.filter_text else ""
+        return f"{filtered}{of_part}{shown}  {view.warns} warn  {view.fails} fail{only}{new}"
 
     def copied(self) -> str:
         """The chosen line, whole."""

@@ -12,6 +12,7 @@ from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.plain.table_lines import wrapped
 from console.watch.screens.drill_crumb import crumb_of
+from console.watch.screens.next_turn import next_turn
 from console.watch.topic import View
 from console.watch.trace.diff_lines import DiffLine
 from console.watch.views.diff_words import effect_lines, prefix_words, split_line, unified_line
@@ -137,8 +138,7 @@ class PrefixDiffScreen(ListScreen):
     def stepped(self, by: int) -> bool:
         """To another turn of the session."""
         turns = () if self._view is None else self._view.turns
-        if self._turn in turns:
-            self._go(turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))])
+        self._go(next_turn(self, turns, self._turn, by))
         return True
 
     def resized(self, form: Form) -> None:

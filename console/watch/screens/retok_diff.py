@@ -10,6 +10,7 @@ from console.watch.frame.keys import guarded
 from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.row import Part
 from console.watch.screens.drill_crumb import crumb_of
+from console.watch.screens.next_turn import next_turn
 from console.watch.topic import View
 from console.watch.views.diff_words import SPAN_TITLES, retok_words, span_cells
 from console.watch.views.retok_diff import RetokDiffAsk, RetokDiffView, SpanRow
@@ -101,8 +102,7 @@ class RetokDiffScreen(ListScreen):
     def stepped(self, by: int) -> bool:
         """To another turn of the session."""
         turns = () if self._view is None else self._view.turns
-        if self._turn in turns:
-            self._go(turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))])
+        self._go(next_turn(self, turns, self._turn, by))
         return True
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:

@@ -15,6 +15,7 @@ from console.watch.frame.row import Part, Row
 from console.watch.frame.typing_row import TypingRow
 from console.watch.frame.watch_screen import WatchScreen
 from console.watch.screens.drill_crumb import crumb_of
+from console.watch.screens.next_turn import next_turn
 from console.watch.screens.token_look import TokenLook
 from console.watch.topic import View
 from console.watch.views.credit_words import credit_lines, is_bare
@@ -203,13 +204,12 @@ class TokenScreen(WatchScreen):
     def stepped(self, by: int) -> bool:
         """To another turn of the session, at its worst token."""
         turns = () if self._view is None else self._view.turns
-        if self._turn in turns:
-            number = turns[max(0, min(turns.index(self._turn) + by, len(turns) - 1))]
-            if number != self._turn:
-                self._turn, self._at, self._cursor = number, (None, None, None), None
-                self._because = None
-                self._first, self._scoring = -1, None
-                self.asked()
+        number = next_turn(self, turns, self._turn, by)
+        if number != self._turn:
+            self._turn, self._at, self._cursor = number, (None, None, None), None
+            self._because = None
+            self._first, self._scoring = -1, None
+            self.asked()
         return True
 
     def resized(self, form: Form) -> None:

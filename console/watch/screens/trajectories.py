@@ -89,9 +89,9 @@ class TrajectoriesScreen(ListScreen):
 
     def sentence(self, view: View) -> str:
         """How many, and in what order."""
-        only = "  only those with a break" if self._faults else ""
-        filtered = f"  /{self.filter_text}" if self.filter_text else ""
-        return self.palette.said(list_words(cast(TrajectoriesView, view))) + only + filtered
+        filtered = f"/{self.filter_text}: " if self.filter_text else ""
+        only = "only those with a break: " if self._faults else ""
+        return filtered + only + self.palette.said(list_words(cast(TrajectoriesView, view)))
 
     def copied(self) -> str:
         """The session's id."""

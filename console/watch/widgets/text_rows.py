@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.binding import BindingType
 from textual.geometry import Size
@@ -46,6 +47,11 @@ class TextRows(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One row in sight."""
         index, width = y + self.scroll_offset.y, self.scrollable_content_region.width
-        if index >= len(self._rows):
-            return Strip.blank(width, Style())
-        return row_strip(self._rows[index], width)
+        strip = Strip.blank(width, Style()) if index >= len(self._rows) else row_strip(self._rows[index], width)
+        return self._marked(strip) if self.has_focus else strip
+
+    def _marked(self, strip: Strip) -> Strip:
+        """The row of the pane that `Tab` chose: a bar where it begins with a blank."""
+        if not strip.text.startswith(" "):
+            return strip
+        return Strip.join([Strip([Segment("┃")]), strip.crop(1)])

@@ -69,3 +69,10 @@ def test_a_metric_that_is_a_signal_too_is_introduced_in_one_line(capsys: Capture
     lines = said(capsys, "max_w").splitlines()
     assert lines[0].startswith("max_w (reported by importance-weight): ")
     assert lines[1:3] == ["", "importance-weight"]
+
+
+def test_several_names_are_several_manuals(capsys: Captured) -> None:
+    both = said(capsys, "prefix-break", "truncation")
+    assert both == f"{said(capsys, 'prefix-break')}\n{said(capsys, 'truncation')}"
+    assert main(["explain", "prefix-break", "truncaton"]) == 2
+    assert "'truncaton'; did you mean truncation" in capsys.readouterr().err

@@ -53,4 +53,4 @@ async def test_the_signals_on_screen_are_written_as_they_are_printed(
         assert "is there already" in screen_text(pilot.app)
     shown = json.loads(written.read_text())
     assert isinstance(shown["metrics"]["staleness_max"], float)
-    assert shown == json.loads(printed(options, "signals", Place(), rows=50, width=None))
+    assert shown == json.loads(printed(options, "signals", Place(), rows=50, width=None).text)

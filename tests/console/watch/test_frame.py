@@ -374,3 +374,25 @@ async def test_the_frame_is_there_before_anything_is_loaded() -> None:
         # The key that was typed meanwhile opens its screen.
         assert rows(pilot)[1].startswith("  1Sig [2Traf]")
         assert rows(pilot)[2] == " 2 words"
+
+
+async def test_a_terminal_too_small_for_a_screen_says_how_large_one_must_be() -> None:
+    async with words_app().run_test(size=(40, 10)) as pilot:
+        await pilot.pause()
+        assert rows(pilot)[1].strip() == "40x10 is too small for a screen: 60x15"
+        await pilot.resize_terminal(60, 15)
+        await pilot.pause()
+        assert "too small" not in screen_text(pilot.app)
+
+
+async def test_a_remark_goes_with_the_screen_it_was_said_on() -> None:
+    async with words_app().run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        pilot.app.say("nothing to open here")
+        await pilot.pause()
+        assert crumbs(pilot) == "nothing to open here"
+        pilot.app.open("traffic")
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert crumbs(pilot) == "words"

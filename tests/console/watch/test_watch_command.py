@@ -1,6 +1,8 @@
 """`roundhouse watch` as a command: what it refuses, and what it prints without a terminal."""
 
 import json
+import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,3 +151,35 @@ def test_the_first_frame_is_written_before_what_fills_it_is_loaded(store: Path, 
     assert not {name for name in loaded if name.startswith(("checks", "trainer", "console.commands."))} - {
         "console.commands.watch"
     }
+
+
+def damaged(store: Path, folder: Path) -> Path:
+    """A copy of a store, one sealed file of turns cut short."""
+    copy = folder / "damaged"
+    shutil.copytree(store, copy)
+    cut = sorted((copy / "segments" / "turns").glob("*.parquet"))[0]
+    os.truncate(cut, 50)
+    return copy
+
+
+@pytest.mark.parametrize("screen", ["signals", "traffic", "adapters", "alerts", "trajectories", "logs"])
+@pytest.mark.parametrize("form", ["--plain", "--json"])
+def test_what_could_not_be_read_is_named_beside_every_print(
+    store: Path, tmp_path: Path, form: str, screen: str, capfd: pytest.CaptureFixture[str]
+):
+    code, out, err = said(capfd, damaged(store, tmp_path), form, screen)
+    assert code == 1
+    assert out, "what could be read is shown"
+    named = [line for line in err.splitlines() if line.startswith("roundhouse watch: not read: ")]
+    assert len(named) == 1
+    assert ".parquet" in named[0]
+
+
+def test_lines_of_a_log_that_could_not_be_read_are_named_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    turn = {"record": "turn", "session_id": "s", "turn": 1, "prompt_ids": [1], "completion_ids": [2]}
+    log = tmp_path / "log.jsonl"
+    log.write_text(f"{json.dumps(turn)}\nno json\n", encoding="utf-8")
+    code, out, err = said(capfd, log, "--plain", "traffic")
+    assert (code, "sessions 1" in out) == (1, True)
+    assert err.startswith("roundhouse watch: not read: ")
+    assert err.count("\n") == 1

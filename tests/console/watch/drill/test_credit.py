@@ -286,6 +286,8 @@ def test_a_judgement_that_was_replaced_is_not_told() -> None:
 
 def test_plain_and_json_say_the_same(sabotaged: Path) -> None:
     place = Place(session="c2-09", turn=1, token=0)
-    plain = printed(Options(path=sabotaged), "token", place, rows=50, width=400).splitlines()
-    view = msgspec.json.decode(printed(Options(path=sabotaged), "token", place, rows=50, width=None), type=TokenView)
+    plain = printed(Options(path=sabotaged), "token", place, rows=50, width=400).text.splitlines()
+    view = msgspec.json.decode(
+        printed(Options(path=sabotaged), "token", place, rows=50, width=None).text, type=TokenView
+    )
     assert [line for line in plain if line.startswith("credit: ")] == [f"credit: {line}" for line in told(view)]

@@ -264,7 +264,9 @@ async def test_colours_ids_and_scorings() -> None:
 async def test_turns_of_the_session_are_gone_through() -> None:
     async with console(opened=OPENED["token"]) as pilot:
         assert "TURN 2" in await press(pilot, "right_square_bracket")
-        assert "TURN 2" in await press(pilot, "right_square_bracket")
+        shown = await press(pilot, "right_square_bracket")
+        assert "TURN 2" in shown
+        assert "turn 2 is the last of its session" in shown
         assert "TURN 1" in await press(pilot, "left_square_bracket")
 
 
@@ -323,9 +325,9 @@ async def test_the_list_is_sorted_filtered_and_narrowed_to_faults() -> None:
         assert "2 sessions" in screen_text(pilot.app)
         assert "by turns down" in await press(pilot, "S")
         assert "by turns up" in await press(pilot, "o")
-        assert "1 of 2 sessions" in await press(pilot, "F")
+        assert "only those with a break: 1 of 2 sessions" in await press(pilot, "F")
         await press(pilot, "F")
-        assert "1 of 2 sessions" in await press(pilot, *"/turns>1", "enter")
+        assert "/turns>1: 1 of 2 sessions" in await press(pilot, *"/turns>1", "enter")
         assert "2 sessions" in await press(pilot, "escape")
         assert "no field 'colour'" in await press(pilot, *"/colour:red", "enter")
 

@@ -156,6 +156,9 @@ async def test_faults_are_jumped_to_and_shown_alone() -> None:
         await pilot.press("F")
         await settled(pilot)
         assert rows(pilot)[2] == " 2 of 6 lines  1 warn  1 fail faults only"
+        await pilot.press("F", "slash", *"nobody", "enter")
+        await settled(pilot)
+        assert rows(pilot)[2].startswith(" /nobody: 0 of 6 lines  ")
 
 
 async def test_times_are_of_the_day_with_the_date_or_ages() -> None:

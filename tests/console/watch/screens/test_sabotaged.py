@@ -114,7 +114,7 @@ def steady(text: str) -> str:
 
 
 def test_plain_names_it_and_says_where_to_go(sabotaged: Path) -> None:
-    lines = printed(Options(path=sabotaged), "signals", Place(), rows=50, width=200).splitlines()
+    lines = printed(Options(path=sabotaged), "signals", Place(), rows=50, width=200).text.splitlines()
     assert lines[1].startswith(f"FIRST MOVER  {FELL} ┊ {AGAINST} ┊ ")
     at = lines.index("  most credit (advantage) of the 12 turns that v2 learned from:")
     assert lines[at - 1].startswith("  reward-eval-gap warn: rew-eval @2–5: held-out 0.83 → 0.21 by v2, refused ┊ ")
@@ -122,7 +122,7 @@ def test_plain_names_it_and_says_where_to_go(sabotaged: Path) -> None:
 
 
 def test_json_has_the_fall_the_rewards_and_the_places(sabotaged: Path) -> None:
-    text = printed(Options(path=sabotaged), "signals", Place(), rows=50, width=None)
+    text = printed(Options(path=sabotaged), "signals", Place(), rows=50, width=None).text
     view = msgspec.json.decode(text, type=SignalsView)
     (told,) = view.first_mover.falls
     assert (told.fall.version, told.fall.parent, told.verdict, told.state) == (2, 1, "refuse", "rejected")

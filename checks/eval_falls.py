@@ -7,6 +7,7 @@ import msgspec
 import polars as pl
 
 from checks.eval_points import stepped
+from checks.eval_suites import suites_of
 from checks.group_advantage import ABSOLUTE, RELATIVE
 from checks.paired_tasks import Paired, paired
 
@@ -22,8 +23,16 @@ class Point(NamedTuple):
 
     version: int | None
     step: int
-    scores: Mapping[tuple[str | None, str | None], float]
-    """Suite and task to the mean score of its samples."""
+    scores: Mapping[str | None, float]
+    """Task to the mean score of its samples."""
+
+
+class Evaluated(NamedTuple):
+    """What one adapter did on one held-out suite."""
+
+    suite: str | None
+    points: list[Point]
+    """In order."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +47,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None
     """What it is compared with: the nearest version it was trained from that has enough of its tasks."""
     score: Paired
+    suite: str | None = None
+    """The held-out suite whose tasks these are."""
+    suites: int = 1
+    """On how many suites the adapter was tried: its numbers on one are not compared with those on another."""
 
     @property
     def first(self) -> int:
@@ -50,30 +63,60 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return fell(self.score)
 
 
-def evaluated(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> list[Point]:
-    """What was evaluated of one adapter, in order. The base model's evaluation, version 0, is the adapter's first."""
+def evaluated(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> list[Evaluated]:
+    """What was evaluated of one adapter by suite, the suite that its numbers are of first.
+
+    The base model's evaluation, version 0, is the adapter's first.
+    """
     own = pl.col("adapter").eq_missing(adapter)
     mine = stepped(evals.filter(own), versions.filter(own))
     scored = mine.drop_nulls(["step", "points"]).filter(pl.col("points").is_finite())
-    means = scored.group_by("version", "step", "suite", "task_id").agg(pl.col("points").mean())
-    found: dict[tuple[int, int | None], dict[tuple[str | None, str | None], float]] = {}
-    for version, step, suite, task, score in means.iter_rows():
-        found.setdefault((step, version), {})[suite, task] = score
+    means = scored.group_by("suite", "version", "step", "task_id").agg(pl.col("points").mean())
+    return [
+        Evaluated(suite, _points(means.filter(pl.col("suite").eq_missing(suite))))
+        for suite in suites_of(mine).get(adapter, ())
+    ]
+
+
+def _points(means: pl.DataFrame) -> list[Point]:
+    found: dict[tuple[int, int | None], dict[str | None, float]] = {}
+    for version, step, task, score in means.select("version", "step", "task_id", "points").iter_rows():
+        found.setdefault((step, version), {})[task] = score
     order = sorted(found, key=lambda key: (key[0], -1 if key[1] is None else key[1]))
     return [Point(version, step, found[step, version]) for step, version in order]
 
 
 def eval_falls(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> tuple[Change, ...]:
-    """The falls of one adapter that no later version made good, oldest first."""
-    points = evaluated(evals, versions, adapter)
+    """The falls of one adapter that no later version made good, oldest first.
+
+    Of a version that fell on several suites it is the fall on the one that the adapter's numbers are of, else on the
+    next.
+    """
     parents = parents_of(versions, adapter)
-    found = [(at, change_at(points, at, parents)) for at in range(len(points))]
-    return tuple(
-        change for at, change in found if change is not None and change.fell and not _made_good(points, at, parents)
-    )
+    known = evaluated(evals, versions, adapter)
+    found: dict[tuple[int, int], Change] = {}
+    for of_suite in known:
+        for at, change in enumerate(_changes(of_suite, parents, len(known))):
+            if change is not None and change.fell and not _made_good(of_suite.points, at, parents):
+                found.setdefault((change.step, -1 if change.version is None else change.version), change)
+    return tuple(found[key] for key in sorted(found))
 
 
-def change_at(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> Change | None:
+def changes_by_suite(evals: pl.DataFrame, versions: pl.DataFrame, adapter: str | None) -> list[list[Change]]:
+    """What each evaluation shows against the version before, in order, by suite as `evaluated` has them; without those
+    that have nothing to be compared with."""
+    parents = parents_of(versions, adapter)
+    known = evaluated(evals, versions, adapter)
+    return [[each for each in _changes(of, parents, len(known)) if each is not None] for of in known]
+
+
+def _changes(of: Evaluated, parents: Mapping[int, int | None], suites: int) -> list[Change | None]:
+    found = [_change_at(of.points, at, parents) for at in range(len(of.points))]
+    named = {"suite": of.suite, "suites": suites}
+    return [None if change is None else msgspec.structs.replace(change, **named) for change in found]
+
+
+def _change_at(points: Sequence[Point], at: int, parents: Mapping[int, int | None]) -> Change | None:
     """What one evaluation shows against the version before; None where there is nothing to compare it with.
 
     A version is compared with the one it was trained from, and not with the one that was evaluated before it: that may

@@ -43,6 +43,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: dict[str, int | float | str | None] = {}
     """More numbers about this fault, by name: `previous_id`, `current_id`, `lag` and so on."""
 
+    @property
+    def trainer_step(self) -> int | None:
+        """Where the trainer stood in the scoring that it is about, if it names one."""
+        told = self.detail.get("trainer_step") if self.step is None else self.step
+        return told if isinstance(told, int) else None
+
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """Where a value becomes a warning and a failure; None where it never does."""

@@ -5,15 +5,16 @@ import functools
 import polars as pl
 
 from checks.eval_points import stepped
+from checks.eval_suites import of_first_suite
 from checks.pass_rate import pass_at_k
 
 SCHEMA = {"adapter": pl.String, "step": pl.Int64, "value": pl.Float64}
 
 
 def task_counts(samples: pl.DataFrame) -> pl.DataFrame:
-    """`adapter, step, suite_task, samples, successes` of samples that say `solved`."""
+    """`adapter, step, task_id, samples, successes` of samples of one suite that say `solved`."""
     known = samples.drop_nulls("solved")
-    return known.group_by("adapter", "step", "suite_task", maintain_order=True).agg(
+    return known.group_by("adapter", "step", "task_id", maintain_order=True).agg(
         samples=pl.len().cast(pl.Int64), successes=pl.col("solved").sum().cast(pl.Int64)
     )
 
@@ -33,8 +34,8 @@ def widest_k(counts: pl.DataFrame) -> int:
 
 
 def pass_points(evals: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """`adapter, step, value`: the mean over tasks of pass@k at one k for the whole log; else as `steps` holds it."""
-    counts = task_counts(stepped(evals, versions)).drop_nulls("step")
+    """`adapter, step, value`: the mean pass@k of one suite's tasks, at one k for the whole log; else as in `steps`."""
+    counts = task_counts(of_first_suite(stepped(evals, versions))).drop_nulls("step")
     k = widest_k(counts)
     if k > 1:
         rated = with_rate(counts, k)

@@ -70,13 +70,14 @@ def rank_signals(series: pl.DataFrame, *, strict: float = 1.0) -> tuple[Ranked, 
 
 
 def _read(series: pl.DataFrame) -> Iterable[Series]:
-    """The series of every signal, finite and in the order of steps."""
+    """The series of every signal, its numbers in the order of steps."""
     parts = {(signal.name, part.name): (signal, part) for signal in SIGNALS for part in signal.parts}
     order = list(parts)
     grouped = series.partition_by("adapter", "signal", "part", as_dict=True, maintain_order=True)
     for key in sorted(grouped, key=lambda key: (key[0] is not None, key[0] or "", order.index((key[1], key[2])))):
         frame = grouped[key].filter(~pl.col("value").is_nan()).sort("step")
         signal, part = parts[key[1], key[2]]
+        frame = frame.filter(pl.col("value") != 0) if part.zero_is_idle else frame
         yield Series(key[0], signal, part, frame["step"].to_numpy(), _bounded(frame["value"].to_numpy(), part))
 
 

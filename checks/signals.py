@@ -27,6 +27,8 @@ class Part(NamedTuple):
     """Whether it varies by factors rather than by amounts."""
     floor: float = 0.0
     """Least standard deviation of one sample that is believed, in its unit."""
+    zero_is_idle: bool = False
+    """Whether a 0 is a step in which nothing happened, and says nothing of the others."""
 
 
 class Signal(NamedTuple):
@@ -53,7 +55,7 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("reward_eval_gap", (Part("reward_eval_gap", "up"), Part("reward_eval", "down")), "evals.score", True),
     Signal("pass_at_k", (Part("pass_at_k", "down"),), "evals.passed", True),
     Signal("entropy", (Part("entropy", "either"), Part(ESTIMATE, "either")), "steps.entropy"),
-    Signal("grad_norm", (Part("grad_norm", "up", True),), "steps.grad_norm"),
+    Signal("grad_norm", (Part("grad_norm", "up", True, zero_is_idle=True),), "steps.grad_norm"),
 )
 """In the order of the console's lanes."""
 

@@ -163,7 +163,7 @@ def _numbers(values: Any, start: int, end: int) -> tuple[float | None, ...]:
 # Any: a list of floats, made a Series again.
 def _trainer(turn: _Turn, evidence: Evidence) -> Any:
     """The trainer's log-probabilities: of the scoring that the evidence is about, else of the first there is."""
-    step = evidence.detail.get("trainer_step") if evidence.step is None else evidence.step
+    step = evidence.trainer_step
     scored = [row for row in turn.scores if row["trainer_logprobs"] is not None]
     named = [row for row in scored if step is not None and row["trainer_step"] == step] or scored
     at, value = evidence.token_index, evidence.detail.get("trainer_logprob")

@@ -124,7 +124,7 @@ def act_of(event: Event) -> Act | None:
 
 def place(evidence: Evidence) -> dict[str, object]:
     """Where a fault is, without what was said there."""
-    found = {name: getattr(evidence, name) for name in _PLACE}
+    found = {name: getattr(evidence, name) for name in _PLACE} | {"step": evidence.trainer_step}
     return {name: finite(value) for name, value in found.items() if value is not None}
 
 

@@ -42,8 +42,16 @@ def duplicate_prefix(prefixes: pl.DataFrame, *, info_at: float = 0.5) -> Finding
             "prefix-break, where long sessions share little",
         ),
         breakdown=tuple(
-            {**row, "share": 1 - row["tree_tokens"] / row["tokens"] if row["tokens"] else None}
-            for row in prefixes.iter_rows(named=True)
+            {
+                "adapter": adapter,
+                "turns": turns,
+                unit: total,
+                f"tree_{unit}": different,
+                "share": 1 - different / total if total else None,
+            }
+            for adapter, turns, total, different in prefixes.select(
+                "adapter", "turns", "tokens", "tree_tokens"
+            ).iter_rows()
         ),
         metrics={"duplicate_prefix_share": share},
     )

@@ -51,7 +51,8 @@ def entropy(
     -mean(log mu), without turns sampled at temperature 0. Tokens that a stated loss_mask leaves out do not count. A
     curve by step is of one of these, the first that knows at least half as many steps as the one that knows most. From
     10 steps on, the median of the last fifth of the steps is compared with that of the first fifth (5 steps at least);
-    where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning.
+    where that is still quiet, the median of the last 5 steps with the limits for failing, as a warning. It is told
+    at the first step after the first fifth that is itself beyond the limit, with that step's entropy as value.
     not_finite: an entropy that the trainer logged for a step is NaN or infinite; it counts in no mean and no median.
     logprob_above_zero: any logged log-probability (engine's, trainer's, reference's) above 1e-6, which no probability
     has; float32 rounding stays below.
@@ -83,7 +84,7 @@ def entropy(
         value=value,
         unit="nats",
         threshold=Threshold(warn=warn_at, fail=fail_at),
-        summary=_summary(metrics, moved, len(above) + above_omitted, len(bad)),
+        summary=_summary(metrics, _over(sums, steps), moved, len(above) + above_omitted, len(bad)),
         check_next=(_NEXT_ABOVE if above else ())
         + (_NEXT_NOT_FINITE if bad else ())
         + (_NEXT if level != "ok" or moved else ()),
@@ -143,7 +144,7 @@ def _moved(
     count = points.height
     if count < LEAST_STEPS:
         return None
-    fifth = max(5, count // 5)
+    fifth = late = max(5, count // 5)
     series = points["value"]
     before, after = series[:fifth].median(), series[-fifth:].median()
     assert isinstance(before, float)
@@ -156,7 +157,8 @@ def _moved(
     status = low if falls else grade(ratio, warn_at=surge_warn, fail_at=surge_fail)
     if status == "ok":
         # What has only just begun does not move the median of a fifth.
-        after = series[-LEAST_STEPS // 2 :].median()
+        late = LEAST_STEPS // 2
+        after = series[-late:].median()
         assert isinstance(after, float)
         ratio = after / before
         falls = ratio < collapse_fail
@@ -165,18 +167,21 @@ def _moved(
         status = "warn"
     # Ratios, as above: a product is rounded otherwise, and no step might be beyond it.
     limit = max(collapse_warn, collapse_fail) if falls else min(surge_warn, surge_fail)
-    beyond = (
-        step
+    step, value = next(
+        (step, value)
         for step, value in points[fifth:].select("step", "value").iter_rows()
         if (value / before < limit if falls else value / before > limit)
     )
+    steps, way = points["step"], "collapsed" if falls else "surged"
     return Evidence(
-        step=next(beyond),
+        step=step,
         adapter=curve.adapter,
         status=status,
-        value=after,
-        text=f"{_said(curve.name)} {'collapsed' if falls else 'surged'} from {before:.3g} to {after:.3g} nats",
-        detail={"first_fifth": before, "last_fifth": after, "ratio": ratio},
+        value=value,
+        text=f"{_said(curve.name)} {way} from {before:.3g} nats in the median of steps {steps[0]} to {steps[fifth - 1]}"
+        f" to {after:.3g} in that of {steps[-late]} to {steps[-1]}; step {step}, {value:.3g}, is the first"
+        f" {'below' if falls else 'beyond'} {limit:g} times",
+        detail={"first_median": before, "last_median": after, "ratio": ratio},
     )
 
 
@@ -204,9 +209,18 @@ def _said(name: str) -> str:
     return "entropy estimate" if name == ESTIMATE else name
 
 
-def _summary(metrics: dict[str, float], moved: list[Evidence], above: int, bad: int) -> str:
-    names = {"entropy_mean": "mean entropy", "entropy_sampled_estimate": "estimate from sampled tokens"}
-    said = [f"{names[name]} {value:.4g} nats" for name, value in metrics.items()]
+def _over(sums: pl.DataFrame, steps: pl.DataFrame) -> str:
+    """What the mean is of: tokens, each as it was first scored, else steps."""
+    tokens = int(sums["entropy_tokens"].sum()) if sums.height else 0
+    return f"{tokens} tokens" if tokens else f"{int(steps['entropy'].is_finite().sum())} steps"
+
+
+def _summary(metrics: dict[str, float], over: str, moved: list[Evidence], above: int, bad: int) -> str:
+    names = {
+        "entropy_mean": f"mean entropy {{:.4g}} nats over {over}",
+        "entropy_sampled_estimate": "estimate from sampled tokens {:.4g} nats",
+    }
+    said = [names[name].format(value) for name, value in metrics.items()]
     said += [each.text or "" for each in moved]
     if bad:
         said.append(f"{bad} steps whose entropy is not finite")

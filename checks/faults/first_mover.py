@@ -57,19 +57,7 @@ def first_mover(
     series = signal_series(turns, rewards, steps, evals, spans, versions, tokens=tokens)
     ranked = timed(rank_signals(series, strict=strict), series, steps)
     if not any(each.moves or each.steady for each in ranked):
-        return Finding.no_data(
-            "first-mover",
-            f"no signal has {_LEAST} steps, or {_LEAST_EVALUATIONS} evaluations, for a baseline",
-            missing=(
-                "turns.trainer_step",
-                "turns.trainer_logprobs",
-                "steps.grad_norm",
-                "steps.entropy",
-                "steps.max_w",
-                "steps.staleness_mean",
-                "evals.score",
-            ),
-        )
+        return _too_few(series, steps, scored="cells" in weights.columns)
     evidence = [_evidence(each, move) for each in ranked for move in each.moves]
     return Finding(
         check="first-mover",
@@ -80,6 +68,18 @@ def first_mover(
         check_next=_NEXT if evidence else (),
         evidence=tuple(evidence),
     )
+
+
+def _too_few(series: pl.DataFrame, steps: pl.DataFrame, *, scored: bool) -> Finding:
+    """Where the run itself is too short no further column would help, and none is named."""
+    said = f"no signal has {_LEAST} steps, or {_LEAST_EVALUATIONS} evaluations, for a baseline"
+    lines = (series.group_by("adapter", "signal", "part"), steps.group_by("adapter"))
+    length = max((count for each in lines for count in each.agg(pl.col("step").n_unique())["step"]), default=0)
+    if 0 < length < _LEAST:
+        return Finding.no_data("first-mover", f"{said}: the log has {length} step{'' if length == 1 else 's'}")
+    columns = ("steps.grad_norm", "steps.entropy", "steps.max_w", "steps.staleness_mean", "evals.score")
+    of_tokens = () if scored else ("turns.trainer_logprobs",)
+    return Finding.no_data("first-mover", said, missing=("turns.trainer_step", *of_tokens, *columns))
 
 
 def _evidence(ranked: Ranked, move: Move) -> Evidence:

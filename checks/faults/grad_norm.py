@@ -35,7 +35,9 @@ def grad_norm(
     """Gradient norm before clipping: spikes, a slow rise, and norms that are not numbers.
 
     Definition: a spike is a norm more than `warn_at` times the median of the 50 steps before it and more than
-    `spike_sigmas` of their 1.4826 MAD above it, both in logarithms; at least 10 steps must come before. A drift is a
+    `spike_sigmas` of their 1.4826 MAD above it, both in logarithms; at least 10 steps must come before. Steps with a
+    norm of 0, whose groups all had equal rewards, taught nothing and are neither. Without any step that has enough
+    before it nothing is graded: no data, unless a norm is not finite. A drift is a
     rise of the norm over the run by `drift_warn_at` or more, by Theil-Sen on the logarithms of 20 medians of stretches,
     that Kendall's test calls no chance at 0.001. not_finite: NaN or infinity; infinity from a finite loss, with finite
     norms after it, is what dynamic loss scaling skips a step for.
@@ -64,9 +66,13 @@ def grad_norm(
     held, omitted = kept([*evidence, *moved])
     spiked = sum(each.status is not None and "times the median" in (each.text or "") for each in moved)
     said = f"{spiked} spikes, {len(moved) - spiked} drifts, {len(evidence)} norms not finite"
+    if not ratios:
+        above = finite.filter(pl.col("norm") > 0).height
+        said = f"{above} of them with a finite norm above 0; a spike is told by {LEAST} such steps before it"
+        said += f"; {len(evidence)} norms not finite" if evidence else ""
     return Finding(
         check="grad-norm",
-        status=status,
+        status=status if ratios or evidence else "no_data",
         value=max(ratios, default=None),
         unit="times the median before",
         threshold=Threshold(warn=warn_at, fail=fail_at),

@@ -1,6 +1,7 @@
 """Importance weights that show the trainer and the engine do not agree on what was sampled."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -56,7 +57,8 @@ def importance_weight(
     and lag 0 is good or not there), unscaled_temperature (one side's logits were not divided by T: stated as raw, or
     the odds of likely tokens fit that; w keeps the logged numbers), base_model_served (mu is the base model's),
     zero_padded (a 0 was filled in).
-    Units: value is mean |log w| in nats over all tokens; KL in nats; shares and ESS from 0 to 1.
+    Units: value is mean |log w| in nats over all tokens; of a log without it the first of k1, k3, max w, ESS, mean w
+    and min w that the trainer logged, and the unit says which. KL in nats; shares and ESS from 0 to 1.
     Reads: turns(completion_ids, sampled_logprobs, loss_mask, adapter, adapter_version, weight_versions, temperature,
     top_p, logprob_mode), scores(trainer_step, trainer_version, trainer_logprobs, sampling_version_logprobs,
     reference_logprobs), versions(optimizer_step), else steps(max_w, min_w, mean_w, kl_mu_old, kl_k3, ess,
@@ -106,18 +108,38 @@ def _of_steps(
     weights: pl.DataFrame, versions: pl.DataFrame, steps: pl.DataFrame, logged: dict[str, float], limits: WeightLimits
 ) -> Finding:
     status, faults = logged_faults(steps, limits)
+    lead = next(each for each in _leads(limits) if each.metric in logged)
     return Finding(
         check="importance-weight",
         status=status,
-        value=logged.get("mean_abs_dlogp"),
-        unit="nats",
-        threshold=Threshold(warn=limits.mean_abs[0], fail=limits.mean_abs[1]),
+        value=logged[lead.metric],
+        unit=lead.unit,
+        threshold=lead.threshold,
         summary=f"as the trainer logged it: {len(faults)} of {steps.height} steps beyond a limit{_largest(logged)}",
         check_next=("staleness", "the log-probabilities of tokens, which this log does not hold") if faults else (),
         evidence=tuple(faults),
         metrics=dict(logged),
         series=max_w_by_step(weights, versions, steps),
     )
+
+
+class _Lead(NamedTuple):
+    """What the value is of."""
+
+    metric: str
+    unit: str
+    threshold: Threshold | None
+
+
+def _leads(limits: WeightLimits) -> Iterator[_Lead]:
+    """By which number a log without tokens is told, the first that the trainer logged."""
+    yield _Lead("mean_abs_dlogp", "nats", Threshold(warn=limits.mean_abs[0], fail=limits.mean_abs[1]))
+    for metric in ("kl_k1", "kl_k3"):
+        yield _Lead(metric, f"nats of {metric[3:]}", Threshold(warn=limits.kl[0], fail=limits.kl[1]))
+    yield _Lead("max_w", "largest w", Threshold(warn=limits.max_w))
+    yield _Lead("ess", "ESS", Threshold(warn=limits.ess[0], fail=limits.ess[1]))
+    yield _Lead("mean_w", "mean w", Threshold(fail=limits.mean_w))
+    yield _Lead("min_w", "smallest w", None)
 
 
 def _largest(logged: dict[str, float]) -> str:

@@ -5,6 +5,7 @@ import math
 import polars as pl
 
 from checks.eval_points import stepped
+from checks.eval_suites import of_first_suite, suites_text
 from checks.finding import Evidence, Finding, Number, Series, kept
 from checks.pass_points import task_counts, widest_k, with_rate
 from checks.session_rewards import session_rewards
@@ -30,9 +31,10 @@ def pass_at_k(
     k is 1, 2, 4 and so on, and 5, 10 and 100, while half of the tasks have as many samples, and the largest such k.
     With fewer samples the value is left out, never 1. A sample succeeds when it passed, else when it scored 1. Without
     evaluations: the groups of training sessions whose rewards are 0 or 1; else what steps give. The metrics are of the
-    newest evaluation of each adapter. Collapse: since the first evaluation, the one before, or the one with the highest
-    pass@k so far, pass@1 rose and pass@k fell, each by more than `sigmas` standard errors of the paired differences
-    over the tasks that both have.
+    newest evaluation of each adapter, on one suite: where several were tried, the one that most of the newest five
+    evaluated steps were tried on, of two alike the one with more samples of a task, and the summary names it. Collapse:
+    since the first evaluation, the one before, or the one with the highest pass@k so far, pass@1 rose and pass@k fell,
+    each by more than `sigmas` standard errors of the paired differences over the tasks that both have.
     Units: probability, 0 to 1; the value is pass@1.
     Reads: evals(adapter, version, step, suite, task_id, sample, score, passed), versions, turns(session_id, group_id,
     task_id, adapter, trainer_step, purpose, reward), rewards, steps(step, adapter, pass_at_1, pass_at_k, pass_k).
@@ -40,8 +42,10 @@ def pass_at_k(
     down is diversity collapsing. How high pass@1 should be is the task's to say.
     Check next: entropy; zero-variance-group; the KL or entropy term.
     """
-    counts = task_counts(stepped(evals, versions))
-    source = "held-out tasks of the newest evaluation"
+    samples = stepped(evals, versions)
+    counts = task_counts(of_first_suite(samples))
+    told = suites_text(samples)
+    source = "held-out tasks of the newest evaluation" + (f" ({told})" if told else "")
     if counts.is_empty():
         counts, source = _training_counts(turns, rewards), "training groups of the newest step"
     if counts.is_empty():
@@ -85,8 +89,8 @@ def _training_counts(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame
     return task_counts(
         sessions.select(
             "adapter",
+            "task_id",
             step="trainer_step",
-            suite_task=pl.struct(suite=pl.lit(None, dtype=pl.String), task_id="task_id"),
             solved=pl.col("reward") == 1,
         )
     )
@@ -122,7 +126,7 @@ def _mean(point: pl.DataFrame) -> float:
 
 
 def _collapse(adapter: str | None, early: pl.DataFrame, late: pl.DataFrame, k: int, sigmas: float) -> Evidence | None:
-    pairs = early.join(late, on="suite_task", suffix="_late")
+    pairs = early.join(late, on="task_id", suffix="_late")
     rose, rose_by = _paired(pairs["first_late"] - pairs["first"])
     fell, fell_by = _paired(pairs["rate"] - pairs["rate_late"])
     if rose_by <= sigmas or fell_by <= sigmas:

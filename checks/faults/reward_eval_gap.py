@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from checks.eval_falls import Change, eval_falls
-from checks.eval_points import eval_points
+from checks.eval_points import eval_points, stepped
+from checks.eval_suites import suites_text
 from checks.finding import Evidence, Finding, Number, Series, kept
 from checks.step_curves import step_curves
 from checks.train_rewards import at_evaluations, train_rewards
@@ -41,7 +42,8 @@ def reward_eval_gap(
 ) -> Finding:
     """Train reward against the held-out score, and where they first move in opposite directions.
 
-    Definition: the gap is the train reward of the newest step less the held-out score of the newest evaluation. An
+    Definition: the gap is the train reward of the newest step less the held-out score of the newest evaluation, of one
+    suite: where several were tried it is chosen as by pass-at-k, and the summary names it. An
     opposite movement is an evaluation since which the held-out score stays below an earlier level by more than `sigmas`
     times its noise, the mean of two evaluations against the mean of two, while the train reward since rose by more than
     `sigmas` times its own. Noise is 1.4826 MAD of second differences over the root of 6, so that trends do not count as
@@ -82,6 +84,8 @@ def reward_eval_gap(
     moves += [_fall(adapter, fall) for adapter in few for fall in eval_falls(evals, versions, adapter)]
     evidence, omitted = kept(moves)
     told = f"train {metrics['reward_train_last']:.4g}, held-out {metrics['reward_eval_last']:.4g}"
+    suites = suites_text(stepped(evals, versions))
+    told += f" ({suites})" if suites else ""
     enough = any(len(curve.steps) >= LEAST for curve in curves.values())
     none_told = "" if enough else f"; fewer than {LEAST} evaluations beside train reward, no movement told"
     moved = f"; {evidence[0].text}" if evidence else none_told
@@ -148,12 +152,13 @@ def _fall(adapter: str | None, fall: Change) -> Evidence:
         status="warn",
         value=score.by,
         text=f"{line}held-out fell from {score.before:.3g} at {before} to {score.after:.3g} at {later}, over the"
-        f" {score.tasks} tasks of both",
+        f" {score.tasks} tasks of both" + ("" if fall.suites < 2 else f", suite {fall.suite or 'without a name'}"),
         detail={
             "since": fall.since,
             "version": fall.version,
             "parent": fall.parent,
             "tasks": score.tasks,
+            "suite": fall.suite,
             "reward_eval_before": score.before,
             "reward_eval_after": score.after,
             "low": score.low,

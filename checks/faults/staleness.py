@@ -1,12 +1,14 @@
 """Tokens sampled by weights that are too old for the step that trains on them, or by weights from the future."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from checks.finding import EVIDENCE_LIMIT, Evidence, Finding, Series, Threshold, grade, kept, worst
 from checks.lag import with_lag
 from checks.measures.parts import part
+from checks.one_source import one_source
+from checks.signals import named
 from checks.step_curves import step_curves
 from checks.token_signals import staleness_by_step
 from checks.train_rewards import by_step
@@ -31,10 +33,14 @@ def staleness(
     of the adapter's version at dispatch, else of the version span that covers the token. In a log that gives only
     version numbers those are read as steps; both sides are always in one unit. Tokens that a stated loss_mask leaves
     out do not count. Mean, least and largest over all tokens; mixed_version_turns counts turns whose spans name more
-    than one version. A negative number is an error (version_from_the_future, fail) and is never clipped.
+    than one version. A trainer that makes several updates on one batch scores its tokens once, before the first, while
+    each further update trains on them one step staler: where the tokens tell of less than half as many steps as the
+    trainer logged, the mean is that of the logged steps, and least and largest are of both. A negative number is an
+    error (version_from_the_future, fail) and is never clipped.
     Units: optimizer steps; value is the largest.
     Reads: turns(adapter, adapter_version, weight_versions, trainer_version, trainer_step, completion_ids, loss_mask),
-    scores(trainer_version, trainer_step), versions(optimizer_step), else steps(staleness_mean, staleness_max).
+    scores(trainer_version, trainer_step), versions(optimizer_step), steps(step, adapter, staleness_mean,
+    staleness_max).
     Threshold: warn above 4, SkyRL's default max_staleness_steps; fail above 8, prime-rl's default
     max_off_policy_steps: both bound every rollout, so the largest is graded.
     Check next: the age of the oldest sessions in the batch; stall-time; importance-weight by lag.
@@ -47,9 +53,16 @@ def staleness(
         return _logged(steps, warn_at, fail_at) or _nothing(counts)
     tokens, lag = known["tokens"], known["lag"]
     mean, least, most = _int((tokens * lag).sum()) / _int(tokens.sum()), _int(lag.min()), _int(lag.max())
+    said = f"mean {mean:.3g}, {least} to {most} over {tokens.sum()} tokens"
+    updates = _updates(known, steps, versions)
+    if updates.logged.height:
+        mean, least, most = updates.mean, min(least, updates.least), max(most, updates.most)
+        said = f"mean {mean:.3g}, {least:.3g} to {most:.3g} over {updates.points.height} steps, as the trainer logged"
+        said += f" it; where it scored tokens, before their first update, {_int(lag.min())} to {_int(lag.max())}"
     faults = _faults(with_lag(part(lags, "turns"), versions), warn_at)
     evidence = _evidence(faults.head(evidence_limit), warn_at, fail_at)
     omitted = faults.height - len(evidence)
+    evidence += _step_faults(updates.logged, warn_at, fail_at)
     beyond = known.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
     return Finding(
         check="staleness",
@@ -57,7 +70,7 @@ def staleness(
         value=most,
         unit="optimizer steps",
         threshold=Threshold(warn=warn_at, fail=fail_at),
-        summary=f"mean {mean:.3g}, {least} to {most} over {tokens.sum()} tokens; {_tail(counts, known)}",
+        summary=f"{said}; {_tail(counts, known)}",
         check_next=((_FUTURE,) if least < 0 else ()) + (_NEXT if most > warn_at else ()),
         evidence=evidence,
         evidence_omitted=omitted + max(0, _int(beyond["turns"].sum()) - faults.height) if _capped(lags) else omitted,
@@ -68,8 +81,47 @@ def staleness(
             "staleness_max": most,
             "mixed_version_turns": counts["mixed"],
         },
-        series=_series(known, versions),
+        series=_series(known, updates.points),
     )
+
+
+class _Updates(NamedTuple):
+    """Staleness by step, and what of it no token tells."""
+
+    points: pl.DataFrame
+    """`adapter, step, value`: of each adapter by one source."""
+    logged: pl.DataFrame
+    """`adapter, step, staleness_mean, lag` as the trainer logged it, lag the largest; of adapters whose source that
+    is."""
+
+    @property
+    def mean(self) -> float:
+        """Over steps, each alike."""
+        return float(self.points["value"].sum()) / self.points.height
+
+    @property
+    def least(self) -> float:
+        """Of the means that were logged."""
+        return _float(self.points["value"].min())
+
+    @property
+    def most(self) -> float:
+        """Of what was logged as the largest, else of the means."""
+        return _float(self.logged["lag"].max())
+
+
+def _updates(known: pl.DataFrame, steps: pl.DataFrame, versions: pl.DataFrame) -> _Updates:
+    told, steps = named((staleness_by_step(known, versions), steps))
+    sources = told.select("adapter", "step", value="staleness_mean"), by_step(steps, pl.col("staleness_mean"))
+    points = one_source(*sources)
+    most = by_step(steps, pl.max_horizontal("staleness_mean", "staleness_max")).rename({"value": "lag"})
+    means = points.filter(pl.col("source") == 1).select("adapter", "step", staleness_mean="value")
+    return _Updates(points.drop("source"), means.join(most, on=["adapter", "step"], nulls_equal=True))
+
+
+# Any: polars' scalars.
+def _float(value: Any) -> float:
+    return float(value)
 
 
 # Any: polars' scalars.
@@ -113,7 +165,7 @@ def _evidence(found: pl.DataFrame, warn_at: float, fail_at: float) -> tuple[Evid
                 status="fail" if lag < 0 else grade(lag, warn_at=warn_at, fail_at=fail_at),
                 value=lag,
                 text=f"sampled by version {row['sampling_version']}, the trainer stood at {side} {trainer}",
-                detail={"lag": lag, **{name: row[name] for name in ("sampling_version", "trainer_version")}},
+                detail={name: row[name] for name in ("lag", "sampling_version", "trainer_version", "trainer_step")},
             )
         )
     return tuple(faults)
@@ -124,7 +176,7 @@ def _by_lag(known: pl.DataFrame) -> tuple[dict[str, Any], ...]:
     return tuple(by_lag.sort("adapter", "lag").to_dicts())
 
 
-def _series(known: pl.DataFrame, versions: pl.DataFrame) -> tuple[Series, ...]:
+def _series(known: pl.DataFrame, points: pl.DataFrame) -> tuple[Series, ...]:
     histogram = known.group_by("lag").agg(pl.col("tokens").sum()).sort("lag")
     bars = Series(
         name="tokens by staleness",
@@ -134,8 +186,7 @@ def _series(known: pl.DataFrame, versions: pl.DataFrame) -> tuple[Series, ...]:
         y=tuple(float(tokens) for tokens in histogram["tokens"]),
         kind="bars",
     )
-    means = staleness_by_step(known, versions).rename({"staleness_mean": "value"})
-    return (bars, *step_curves(means, "mean staleness", "optimizer steps"))
+    return (bars, *step_curves(points, "mean staleness", "optimizer steps"))
 
 
 def _logged(steps: pl.DataFrame, warn_at: float, fail_at: float) -> Finding | None:
@@ -152,17 +203,7 @@ def _logged(steps: pl.DataFrame, warn_at: float, fail_at: float) -> Finding | No
     graded = told.with_columns(lag=pl.coalesce("staleness_max", "staleness_mean"))
     value = float(graded["lag"].max())  # pyright: ignore[reportArgumentType]
     least = min(float(graded["lag"].min()), float(means.min()) if len(means) else 0.0)  # pyright: ignore[reportArgumentType]
-    beyond = graded.filter((pl.col("lag") > warn_at) | (pl.col("lag") < 0) | (pl.col("staleness_mean") < 0))
-    faults = [
-        Evidence(
-            step=step,
-            adapter=adapter,
-            kind="version_from_the_future" if lag < 0 else "stale",
-            status="fail" if lag < 0 else grade(lag, warn_at=warn_at, fail_at=fail_at),
-            value=lag,
-        )
-        for step, adapter, lag in beyond.sort("lag", descending=True).select("step", "adapter", "lag").iter_rows()
-    ]
+    faults = _step_faults(graded, warn_at, fail_at)
     evidence, omitted = kept(faults)
     return Finding(
         check="staleness",
@@ -176,6 +217,24 @@ def _logged(steps: pl.DataFrame, warn_at: float, fail_at: float) -> Finding | No
         evidence_omitted=omitted,
         metrics=metrics,
         series=step_curves(by_step(steps, pl.col("staleness_mean")), "mean staleness", "optimizer steps"),
+    )
+
+
+def _step_faults(logged: pl.DataFrame, warn_at: float, fail_at: float) -> tuple[Evidence, ...]:
+    """The steps beyond a bound by their `lag`, or with one from the future by `lag` or `staleness_mean`."""
+    least = pl.min_horizontal("lag", "staleness_mean")
+    beyond = logged.with_columns(future=least < 0).filter(pl.col("future") | (pl.col("lag") > warn_at))
+    return tuple(
+        Evidence(
+            step=step,
+            adapter=adapter,
+            kind="version_from_the_future" if future else "stale",
+            status="fail" if future else grade(lag, warn_at=warn_at, fail_at=fail_at),
+            value=lag,
+        )
+        for step, adapter, lag, future in beyond.sort("lag", descending=True, maintain_order=True)
+        .select("step", "adapter", "lag", "future")
+        .iter_rows()
     )
 
 

@@ -59,7 +59,8 @@ class Entropies:
         ours = ~greedy.to_numpy()
         self._keep(keys, {"sampled_tokens": counted * ours, "sampled_sum": np.where(ours, total, 0.0)})
         scored, found = aligned(turns.select("session_id", "turn", *self.turn_columns), scores["row"])
-        keys = trained_as(scored, scores["adapter"]).select("adapter").with_columns(scores.select(_TRAINER))
+        scored = trained_as(scored, scores["adapter"]).with_columns(scores.select(_TRAINER))
+        keys = scored.select(_KEYS)
         counted, total = self._row_sums(scored, found, scores["entropies"], None)
         self._keep(keys, {"entropy_tokens": counted, "entropy_sum": total})
         for name in _LOGPROBS:
@@ -119,7 +120,7 @@ class Entropies:
         if sum(each.height for each in self._above) < EVIDENCE_LIMIT:
             self._above.append(
                 turns[rows[first]]
-                .select("session_id", "turn")
+                .select("session_id", "turn", *_KEYS)
                 .with_columns(
                     token_index=pl.Series(token[index] - offsets[first]),
                     value=pl.Series(values[token[index]].astype(np.float64)),

@@ -97,7 +97,8 @@ class ImportanceWeights:
         kept = counted_tokens(turns["loss_mask"], mu.offsets)
         tokens, cut, sums = _summed(every, whole, kept)
         if not np.isfinite(sums["sum_d"]).all():
-            tokens, cut, sums = _summed(every, whole, self._finite(turns, every, kept))
+            stood = scores.select("trainer_step", "trainer_version")
+            tokens, cut, sums = _summed(every, whole, self._finite(turns, stood, every, kept))
         if not len(cut.start):
             return
         self._keep("positions", _by_position(sums, cut.position))
@@ -114,7 +115,7 @@ class ImportanceWeights:
             spans = list(zip(begin.tolist(), end.tolist(), strict=True))
             self._keep("causes", weight_causes(chosen, scores, tokens, spans, CELL))
 
-    def _finite(self, turns: pl.DataFrame, tokens: ScoredTokens, kept: Array | None) -> Array:
+    def _finite(self, turns: pl.DataFrame, stood: pl.DataFrame, tokens: ScoredTokens, kept: Array | None) -> Array:
         """Which tokens have a log w that is a finite number and count; keeps where those are that have none."""
         finite = np.isfinite(tokens.log_w(slice(None)))
         bad = np.flatnonzero(~finite if kept is None else ~finite & kept)
@@ -124,7 +125,8 @@ class ImportanceWeights:
         at = bad[index]
         self._keep(
             "bad",
-            turns.select("session_id", "turn")[first].with_columns(
+            turns.select("session_id", "turn", "adapter")[first].with_columns(
+                *stood[first].get_columns(),
                 token_index=pl.Series(at - tokens.offsets[first]),
                 tokens=pl.Series(count.astype(np.int64)),
                 mu=pl.Series(tokens.mu[at].astype(np.float64)),

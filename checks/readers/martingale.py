@@ -262,10 +262,10 @@ MARTINGALE = Format(
     read=read,
     units=units,
     advice={
-        "turns.prompt_ids": "martingale: check the folder's tokens.db",
+        "turns.prompt_ids": "martingale: tokens are in tokens.db; a trainer_log.json alone has the metrics of steps",
         "turns.trainer_logprobs": "martingale: its hook in the trainer writes the scores",
         "scores.trainer_logprobs": "martingale: its hook in the trainer writes the scores",
-        "turns.reward": "martingale records advantages, not rewards; a trainer_log.json beside it has their mean",
+        "turns.reward": "martingale records advantages, not rewards",
         "turns.group_id": "martingale records sequences without their groups",
         "turns.finish_reason": "martingale records no stop reason",
     },

@@ -42,7 +42,7 @@ def fault_words(finding: Finding, evidence: Evidence, *, detail: bool = False) -
     """
     words = [terminal_safe(evidence.kind)] if evidence.kind else []
     if evidence.status is not None and evidence.status != finding.status:
-        words.append(evidence.status)
+        words.append(f"alone {evidence.status}")
     text = terminal_safe(evidence.text or "")
     unit = _VALUE_UNITS.get(finding.check) if text else finding.unit
     if evidence.value is not None and unit is not None:

@@ -206,11 +206,12 @@ def _cell(value: int | float | str | None) -> str:
 
 def _unchecked(finding: Finding) -> RenderableType:
     sign = SIGNS["no_data"]
-    lines = [Text.assemble((f"{sign.symbol} {finding.check}", sign.style), f": {_short(finding.summary)}")]
+    title = Text.assemble((f"{sign.symbol} {finding.check}", sign.style), f": {_short(finding.summary)}")
+    below: list[str] = []
     if finding.missing:
-        lines.append(Text(f"    missing: {', '.join(finding.missing)}"))
-    lines += [Text(f"    {_short(said)}") for said in dict.fromkeys(finding.check_next)]
-    return Group(*lines)
+        below.append(f"missing: {', '.join(finding.missing)}")
+    below += [_short(said) for said in dict.fromkeys(finding.check_next)]
+    return Group(title, *(Padding(Text(line), (0, 0, 0, 4)) for line in below))
 
 
 def _next(report: Report) -> list[Text]:

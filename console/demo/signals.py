@@ -26,7 +26,7 @@ def signal_lines(store: Path) -> list[str]:
     rows = (
         ("max w", f"{text(last.get('max_w'))} (min {text(last.get('min_w'))}, ESS {text(last.get('ess'))})"),
         ("staleness", f"{text(last.get('staleness_mean'))} optimizer steps"),
-        ("stall", f"trainer {_share(metrics.get('stall_trainer_share'))}"),
+        ("stall", f"trainer {_share(metrics.get('stall_trainer_share'))} of the whole time"),
         ("MFU", _share(last.get("mfu"))),
         ("reward", f"train {text(last.get('reward_mean'))}, held-out {text(metrics.get('reward_eval_last'))}"),
         ("pass@k", f"pass@1 {text(metrics.get('pass_at_1'))}, pass@2 {text(metrics.get('pass_at_2'))}"),

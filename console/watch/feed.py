@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from collector.errors import StoreError, UserError
 from console.watch.builder import Build, Builder, Built, Failed
 from console.watch.reading import RETRY_S, Reading, ReadingThread
-from console.watch.status import Status, status_of, worth_telling
+from console.watch.status import STORE, Status, status_of, worth_telling
 from console.watch.topic import Topic
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.25
 """Between two looks at what is watched."""
+AGES_S = 60.0
+"""After so long without new records what tells ages is built anew: ages are told in whole minutes."""
 WINDOW_MOVES_S = 30.0
-"""After so long a window by time is cut anew without new records, as `check --watch` does."""
+"""The same for a window by time and all that is built of it, as `check --watch` does."""
 
 Post = Callable[[Built | Failed | Status], None]
 """Takes what is new, in a thread of the feed; it must not block. A Status comes when it changed."""
@@ -30,7 +32,7 @@ Mode = Literal["live", "paused", "replay"]
 
 
 class _Made(NamedTuple):
-    """What was made of what is held, for a replay or a window, and of what."""
+    """What was made of what is held, for the time that is shown or a window, and of what."""
 
     of: tuple[object, ...]
     held: "Held"
@@ -61,11 +63,11 @@ class Feed:
         self._mode: Mode = "live" if at is None else "replay"
         self._at: datetime | None = None
         self._paused: Held | None = None
-        self._paused_at = clock()
         self._made: _Made | None = None
         self._remark: str | None = None
-        self._drawn = self._bucket()
+        self._now = clock()
         self._builders: dict[str, Builder] = {}
+        self._aging: set[str] = set()
         self._post: Post | None = None
         self._told = Status(state="reading")
 
@@ -96,6 +98,8 @@ class Feed:
     def ask(self, topic: Topic[A], ask: A) -> None:
         """Wants a topic's view, now and whenever it changes; replaces what was asked of that topic before."""
         with self._lock:
+            if topic.tells_ages:
+                self._aging.add(topic.name)
             builder = self._builders.get(topic.name)
             if builder is None or not builder.alive:
                 shown = self._shown if topic.of_part else self._whole
@@ -114,7 +118,8 @@ class Feed:
         """Views stand still; reading goes on. In replay they stand still already."""
         with self._lock:
             if self._mode == "live":
-                self._mode, self._paused, self._paused_at = "paused", self._reading.held, self._clock()
+                held = self._reading.held
+                self._mode, self._paused = "paused", None if held is None else _aged(held, self._now)
         self._tell()
 
     def seek(self, at: datetime) -> None:
@@ -148,14 +153,15 @@ class Feed:
         with self._lock:
             if reading.held is not None and reading.held.source.part is None:
                 self._begin(reading.held)
-            due = self._within is not None and self._bucket() != self._drawn
-            self._drawn = self._bucket()
-            fresh = due or not _shows_the_same(reading.held, self._reading.held)
+            fresh = not _shows_the_same(reading.held, self._reading.held)
+            # Of what cannot be read nobody knows how it stands now.
+            due = fresh or (reading.error is None and self._clock() - self._now >= self._moves_after)
+            self._now = self._clock() if due else self._now
             self._reading = reading
             if self._mode == "paused" and (self._paused is None or self._paused.source.part is not None):
-                self._paused = reading.held
-        if fresh:
-            self._changed()
+                self._paused = None if reading.held is None else _aged(reading.held, self._now)
+        if due:
+            self._changed(of_time=not fresh and self._within is None)
         else:
             self._tell()
 
@@ -169,15 +175,15 @@ class Feed:
         except UserError as error:
             self._mode, self._remark = "live", str(error)
 
-    def _bucket(self) -> int:
-        """A window by time moves on without new records: another number now and then."""
-        return int(self._clock().timestamp() // WINDOW_MOVES_S)
+    @property
+    def _moves_after(self) -> timedelta:
+        return timedelta(seconds=AGES_S if self._within is None else WINDOW_MOVES_S)
 
-    def _changed(self, *, urgent: bool = False) -> None:
-        """There may be something else to show."""
+    def _changed(self, *, urgent: bool = False, of_time: bool = False) -> None:
+        """There may be something else to show; `of_time`: only because time went on."""
         self._tell()
         with self._lock:
-            builders = [*self._builders.values()]
+            builders = [builder for name, builder in self._builders.items() if name in self._aging or not of_time]
         for builder in builders:
             builder.wake(urgent=urgent)
 
@@ -192,22 +198,21 @@ class Feed:
     def _shown(self) -> "Held | None":
         """What views are built of now."""
         with self._lock:
-            held, mode, at, paused = self._reading.held, self._mode, self._at, self._paused
-            now = at if mode == "replay" else self._paused_at if mode == "paused" else self._clock()
+            held, mode, at, paused, now = self._reading.held, self._mode, self._at, self._paused, self._now
         base = paused if mode == "paused" else held
         if base is not None and (part := base.source.part) is not None:
             # Another time, or a window, is one of the whole log.
             return base if part.turns and mode != "replay" and self._within is None else None
-        if base is None or now is None or (mode != "replay" and self._within is None):
+        if base is None or (mode == "replay" and at is None):
             return base
         with self._making:
-            of = (base, at, now if mode != "live" else self._bucket())
-            if mode == "replay" and base.newest_at is not None and base.newest_at > now:
+            of = (base, at, now if mode == "live" else None)
+            if at is not None and base.newest_at is not None and base.newest_at > at:
                 # What is older than the time does not change any more, but for tokens that were not read yet.
                 of = (base.tokens.share, base.source, at)
             if self._made is None or not _same(self._made.of, of):
-                then = base.until(now) if mode == "replay" else base
-                self._made = _Made(of, then if self._within is None else self._within(then, now))
+                then = base.until(at) if at is not None else base if mode == "paused" else _aged(base, now)
+                self._made = _Made(of, then if self._within is None else self._within(then, at or then.read_at))
             return self._made.held
 
     def _whole(self) -> "Held | None":
@@ -225,6 +230,11 @@ class Feed:
         post = self._post
         if post is not None:
             post(build)
+
+
+def _aged(held: "Held", now: datetime) -> "Held":
+    """A store's content as it stands now, though nothing was written since; for a saved log no time passes."""
+    return held._replace(read_at=now) if held.source.format == STORE else held
 
 
 def _shows_the_same(held: "Held | None", before: "Held | None") -> bool:

@@ -14,6 +14,7 @@ from console.watch.log_part import LogPart
 if TYPE_CHECKING:
     from collector.records import Audit
     from collector.store.registry_rows import RegistrySnapshot
+    from console.watch.trained_then import TrainedThen
 
 LONG = (
     "prompt_ids",
@@ -158,6 +159,8 @@ class Held(NamedTuple):
     came_at: datetime | None = None
     """When a record of a store last came, by this machine's clock; None where none came since it was opened, and the
     records' own times tell what was before."""
+    trained: "TrainedThen | None" = None
+    """What training had made by that time."""
 
     @property
     def is_empty(self) -> bool:
@@ -166,7 +169,8 @@ class Held(NamedTuple):
         return all(frame.is_empty() for frame in tables) and not self.audit and self.versions.is_empty()
 
     def until(self, at: datetime) -> "Held":
-        """The same as it stood at a time. What has no time of its own, and nothing beside that tells it, is there."""
+        """The same as it stood at a time. What has no time, and nothing beside that tells it, is there, but for what
+        training made: that is there only where it is known to have been."""
         from console.watch.replayed import held_until
 
         return held_until(self, at)

@@ -25,8 +25,9 @@ from console.watch.views.logs import LogsAsk
 from console.watch.views.prefix_diff import PrefixDiffAsk
 from console.watch.views.retok_diff import RetokDiffAsk
 from console.watch.views.signals import SignalsAsk
-from console.watch.views.token import TokenAsk
-from console.watch.views.turn import TurnAsk
+from console.watch.views.token import TokenAsk, TokenView
+from console.watch.views.token_words import no_token
+from console.watch.views.turn import TurnAsk, TurnsView
 from console.watch.windowed import held_within
 
 WITHOUT_TOKENS = ("traffic", "adapters", "logs")
@@ -63,6 +64,7 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
         refuse_unknown(options.adapter, adapter_names(held))
         view = topic.build(held, ask, source.log)
         _refuse_missing(view, place)
+        _refuse_beyond(view, place)
     finally:
         source.close()
     text = msgspec.json.encode(view).decode() if width is None else "\n".join(lines_of(screen, view, width))
@@ -97,13 +99,31 @@ def shown(held: Held, options: Options) -> Held:
 
 def _refuse_missing(view: object, place: Place) -> None:
     """A session or a turn that is not there: a script must be able to tell by the exit code."""
-    if not getattr(view, "found", True):
+    another = isinstance(view, TurnsView) and place.turn is not None and view.selected != place.turn
+    if another or not getattr(view, "found", True):
         turn = "" if place.turn is None else f", turn {place.turn}"
         raise UserError(f"session {terminal_safe(place.session or '')}{turn} is not in what is watched")
 
 
+def _refuse_beyond(view: object, place: Place) -> None:
+    """A token that is not there: another one would be printed in its place."""
+    if isinstance(view, TokenView) and place.token is not None:
+        refusal = no_token(view, place.token, "completion")
+        if refusal is not None:
+            raise UserError(f"--token {place.token}: {refusal}")
+
+
+def _refuse_unplaced(screen: str, place: Place) -> None:
+    """What names a place on a screen that is not of one would be passed over in silence."""
+    of = {"session": PLACED, "turn": PLACED, "token": ("token",)}
+    for name, screens in of.items():
+        if getattr(place, name) is not None and screen not in screens:
+            raise UserError(f"{screen} takes no --{name}: that is for {', '.join(screens)}; leave it out")
+
+
 def ask_of(screen: str, place: Place, options: Options, rows: int) -> msgspec.Struct:
     """The topic's own ask, filled with what the command line says of it."""
+    _refuse_unplaced(screen, place)
     adapter = options.adapter
     if screen == "signals":
         return SignalsAsk(adapter=adapter, count=rows)

@@ -5,10 +5,10 @@ from datetime import datetime
 import polars as pl
 
 from checks.measures.parts import narrowed
-from checks.trained_step import trained_step
 from console.watch.adapter_names import adapter_names
 from console.watch.held import Held, Tokens
 from console.watch.registry_then import registry_then
+from console.watch.trained_then import TrainedThen, trained_then
 from console.watch.versions_frame import versions_frame
 
 TIMES = {
@@ -23,18 +23,18 @@ TIMES = {
     "versions": pl.col("created_at"),
 }
 """When a row of each table was recorded."""
-_STEPPED = {"adapter", "trainer_step", "trainer_version"}
-"""Columns by which a row of a part names the step that trained on it."""
+_MADE_IN = {"steps": "step", "evals": "step", "versions": "optimizer_step"}
+"""Tables of what training made, and the column that names the step."""
+_PLACE = ("session_id", "turn")
 
 
 def held_until(held: Held, at: datetime) -> Held:
-    """Rows recorded later are gone, as are a later training step's marks on turns and tokens."""
+    """Rows recorded later are gone, as is whatever training had not made yet: marks on turns, and what tokens tell."""
     named = adapter_names(held)
-    kept = {name: getattr(held, name).filter((time <= at).fill_null(True)) for name, time in TIMES.items()}
-    steps, versions = kept["steps"], held.versions
-    last = _last(held.steps, "newest").join(_last(steps, "last"), on="adapter", how="left", nulls_equal=True)
+    then = trained_then(held.steps, held.versions, at=at, read_at=held.read_at)
+    kept = {name: getattr(held, name).filter(_there(held, name, time, at, then)) for name, time in TIMES.items()}
     turns = kept["turns"]
-    trained = _trained_by_then(turns, trained_step(versions), last)
+    trained = then.scored(turns)
     kept["turns"] = turns.with_columns(
         pl.when(trained).then(pl.col(name)).alias(name) for name in ("trainer_step", "trainer_version")
     )
@@ -45,11 +45,25 @@ def held_until(held: Held, at: datetime) -> Held:
     return held._replace(
         **kept,
         audit=tuple(change for change in held.audit if change.at <= at),
-        tokens=_tokens(held.tokens, last, versions),
+        tokens=_tokens(held.tokens, then, turns.select("session_id", "turn")),
         newest_at=newest(kept),
         replayed_at=at,
         named=named,
+        trained=then,
     )
+
+
+def _there(held: Held, table: str, time: pl.Expr, at: datetime, then: TrainedThen) -> pl.Series:
+    """Which rows of a table were there. One without a time was, but for what training made: that is of its step."""
+    rows: pl.DataFrame = getattr(held, table)
+    by_time = rows.select((time <= at).alias("there")).to_series()
+    if table not in _MADE_IN or not by_time.null_count():
+        return by_time.fill_null(True)
+    made = then.had(rows, pl.col(_MADE_IN[table]))
+    if table == "versions":
+        # The base model, and a version that names no step, are made in none.
+        made |= rows["optimizer_step"].fill_null(0) == 0
+    return by_time.zip_with(by_time.is_not_null(), made)
 
 
 def newest(frames: dict[str, pl.DataFrame], until: datetime | None = None) -> datetime | None:
@@ -60,33 +74,44 @@ def newest(frames: dict[str, pl.DataFrame], until: datetime | None = None) -> da
     return max(known, default=None)
 
 
-def _tokens(tokens: Tokens, last: pl.DataFrame, versions: pl.DataFrame) -> Tokens:
-    signals = tokens.signals.filter(_trained_by_then(tokens.signals, pl.col("step"), last))
-    measured = (tokens.weights, tokens.lags, tokens.entropies)
-    weights, lags, entropies = (_parts_by_then(parts, last, versions) for parts in measured)
-    return tokens._replace(signals=signals, weights=weights, lags=lags, entropies=entropies)
-
-
-def _parts_by_then(parts: pl.DataFrame, last: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
-    """What training had made by then; parts that do not name a step stay whole."""
-    if not parts.width:
-        return parts
-    return narrowed(
-        parts, "trainer_step", lambda rows: rows.filter(_trained_by_then(rows, trained_step(versions), last))
+def _tokens(tokens: Tokens, then: TrainedThen, turns: pl.DataFrame) -> Tokens:
+    """`turns` are those that were there: `session_id, turn`."""
+    breaks, measured = tokens.breaks, (tokens.weights, tokens.lags, tokens.entropies)
+    weights, lags, entropies = (_parts_then(parts, then, turns) for parts in measured)
+    return tokens._replace(
+        signals=tokens.signals.filter(then.had(tokens.signals, pl.col("step"))),
+        weights=weights,
+        lags=lags,
+        entropies=entropies,
+        breaks=None if breaks is None else _of_turns(breaks, turns),
+        drift=None if tokens.drift is None else _drift_then(tokens.drift, turns),
     )
 
 
-def _last(steps: pl.DataFrame, name: str) -> pl.DataFrame:
-    return steps.group_by("adapter").agg(pl.col("step").max().alias(name))
+def _parts_then(parts: pl.DataFrame, then: TrainedThen, turns: pl.DataFrame) -> pl.DataFrame:
+    """What training had made by then; parts that do not name a step stay whole."""
+    if not parts.width:
+        return parts
+
+    def there(rows: pl.DataFrame) -> pl.DataFrame:
+        made = then.scored(rows)
+        if "column" not in rows.columns:
+            return rows.filter(made)
+        # What was sampled was there with its turn.
+        sampled = pl.col("column") == "sampled_logprobs"
+        return _of_turns(rows.filter(made | rows.select(sampled).to_series()), turns)
+
+    return narrowed(parts, "trainer_step", there)
 
 
-def _trained_by_then(frame: pl.DataFrame, step: pl.Expr, last: pl.DataFrame) -> pl.Series:
-    """Whether the step of each row had ended, or begun where no later one has ended since.
+def _drift_then(drift: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The one row, with the faults of those turns."""
+    faults = drift.select(pl.col("faults").explode()).drop_nulls()
+    if faults.is_empty():
+        return drift
+    there = _of_turns(faults.unnest("faults"), turns)
+    return drift.with_columns(there.select(faults=pl.struct(pl.all()).implode()).to_series())
 
-    Where the log tells of no step of its adapter, it had.
-    """
-    stepped = frame.select(pl.col("adapter").cast(pl.String), step=step)
-    joined = stepped.join(last, on="adapter", how="left", nulls_equal=True, maintain_order="left")
-    ended = pl.col("last").fill_null(-1)
-    late = (pl.col("step") > ended) & (ended < pl.col("newest"))
-    return joined.select(~late.fill_null(False)).to_series()
+
+def _of_turns(rows: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(turns, on=_PLACE, how="semi", maintain_order="left")

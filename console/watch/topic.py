@@ -57,16 +57,18 @@ class Topic(NamedTuple, Generic[A]):
     """Whether it is built of a part of a log too, and says nothing of it that only all of the log tells."""
     most_rest_s: float | None = None
     """Longest that it may be behind what was read; None for as long as any other."""
+    tells_ages: bool = False
+    """Whether it is another one later though nothing was written: it tells ages, or of the last minutes."""
 
 
 V = TypeVar("V", bound=View)
 
 
-def of_part(name: str, build: Callable[["Held", A, OpenLog], V]) -> Topic[A]:
+def of_part(name: str, build: Callable[["Held", A, OpenLog], V], *, tells_ages: bool = False) -> Topic[A]:
     """A topic that is built of a part of a log too; its views say of which."""
 
     def said(held: "Held", ask: A, log: OpenLog) -> View:
         view, part = build(held, ask, log), held.source.part
         return view if part is None else msgspec.structs.replace(view, newest_turns=part.turns)
 
-    return Topic(name, said, of_part=True)
+    return Topic(name, said, of_part=True, tells_ages=tells_ages)

@@ -99,7 +99,7 @@ def test_an_unknown_threshold_is_refused_by_name() -> None:
 
 
 def test_advice_is_given_for_what_the_log_lacks_and_not_for_what_is_too_little() -> None:
-    steps = pl.DataFrame({"step": [1, 2, 3], "grad_norm": [1.0, 1.1, 1.0]})
+    steps = pl.DataFrame({"step": range(60), "grad_norm": [1.0, 1.1, 1.0] + [None] * 57})
     first = run({"steps": steps}, checks=select_checks(["first-mover"])).finding("first-mover")
     assert first.status == "no_data"
     assert "steps.grad_norm" not in first.missing

@@ -66,7 +66,7 @@ KEYS: tuple[Key, ...] = (
     Key("move.up", "k,up", "up", "One row up.", MOVING),
     Key("move.first", "g,home", "first", "To the first row.", tuple(place for place in MOVING if place != "token")),
     Key("token.first", "home", "first", "To the first token.", ("token",)),
-    Key("token.goto", "g", "go to", "Go to a token: its position, or c85 for the completion's 85th.", ("token",)),
+    Key("token.goto", "g", "go to", "Go to a position, or with c85 to completion token 85; both from 0.", ("token",)),
     Key(
         "token.scoring",
         "v",

@@ -38,18 +38,24 @@ def plain_adapters(view: AdaptersView, width: int) -> list[str]:
 
 def cycle_text(cycle: CycleProgress | None) -> str:
     """The newest cycle in one line."""
+    if cycle is None or cycle.ended_at is None:
+        since = "" if cycle is None else f", since {cycle.began_at:%H:%M:%SZ}"
+        return f"{cycle_outcome(cycle)}{since}"
+    waiting = "" if cycle.new_feedback is None else f"; {cycle.new_feedback} new feedback since it began"
+    return f"{cycle_outcome(cycle)}, at {cycle.ended_at:%H:%M:%SZ}{waiting}"
+
+
+def cycle_outcome(cycle: CycleProgress | None) -> str:
+    """How the newest cycle ended for each adapter, or where it is and why it began."""
     if cycle is None:
         return "cycle: none has begun"
     if cycle.ended_at is not None:
-        said = (
-            ", ".join(f"{name} {ending.replace('_', ' ')}" for name, ending in cycle.endings.items()) or "nothing to do"
-        )
-        waiting = "" if cycle.new_feedback is None else f"; {cycle.new_feedback} new feedback since it began"
-        return f"cycle {cycle.number}: ended {cycle.ended_at:%H:%M:%SZ}: {said}{waiting}"
+        endings = ", ".join(f"{name} {ending.replace('_', ' ')}" for name, ending in cycle.endings.items())
+        return f"cycle {cycle.number} ended: {endings or 'nothing to do'}"
     at = [each for each in cycle.stages if each.state != "waits"]
     stage = max(at, key=lambda each: each.at or cycle.began_at, default=None)
     where = "begun" if stage is None else f"{stage.stage} {stage.state}{f' ({stage.adapter})' if stage.adapter else ''}"
-    return f"cycle {cycle.number}: {where}, since {cycle.began_at:%H:%M:%SZ}, started by {cycle.started_by}"
+    return f"cycle {cycle.number}: {where}; why it began: {cycle.started_by}"
 
 
 def gate_marks(gate: Gate) -> str:
@@ -83,7 +89,9 @@ def _detail(detail: AdapterDetail) -> Iterator[str]:
     share = "" if detail.session_share is None else f", {number_text(detail.session_share, 'share')} of all"
     tenants = ", ".join(detail.tenants) or "–"
     yield f"  open sessions on @{detail.line.live}: {detail.sessions}{share}; tenants: {tenants}"
-    yield f"  compared with at the gate: @{detail.best}{', pinned' if detail.pinned else ''}"
+    best = "" if detail.best == detail.line.live else f" and with the best one, @{detail.best}"
+    pinned = f"; @{detail.best} is pinned" if detail.pinned else ""
+    yield f"  the gate compares a candidate with the live @{detail.line.live}{best}{pinned}"
     for route in detail.routes:
         yield f"  new sessions: {number_text(route.share, 'share')} to @{route.version}"
     tokens = detail.tokens

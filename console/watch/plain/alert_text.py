@@ -54,13 +54,13 @@ def limit_text(line: AlertLine) -> str:
 
 
 def age_text(seconds: float | None) -> str:
-    """How long, in one unit."""
+    """How long, in one unit that has passed whole; no seconds, for what shows it is built anew once a minute."""
     if seconds is None:
         return "–"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    for unit, size, least in (("d", 86_400, 172_800), ("h", 3_600, 7_200), ("m", 60, 60)):
+        if seconds >= least:
+            return f"{seconds // size:.0f}{unit}"
+    return "<1m"
 
 
 def scope_text(line: AlertLine) -> str:
@@ -99,9 +99,9 @@ def counts_text(view: AlertsView) -> str:
 
 def evaluator_text(view: AlertsView) -> str:
     """Whether anybody evaluates, and of when the last word of an evaluator is."""
-    last = (
-        "none has ever written" if view.evaluated_at is None else f"last change {view.evaluated_at:%Y-%m-%d %H:%M:%SZ}"
-    )
+    last = "nothing was written by one yet"
+    if view.evaluated_at is not None:
+        last = f"last change {view.evaluated_at:%Y-%m-%d %H:%M:%SZ}"
     over = f", over {view.window}" if view.window else ""
     if view.evaluating is None:
         return f"whether an evaluator runs is not known here; {last}{over}"

@@ -123,13 +123,32 @@ def _adapter(view: SignalsView) -> str:
 def _lane(lane: Lane) -> str:
     word = lane.word or SIGNS[lane.state].word
     mark = "~" if lane.provisional else ""
-    parts = [f"{SIGNS[lane.state].glyph} {word:<8} {lane.label:<9} {mark}{compact(lane.newest)} {lane.unit}"]
-    parts.append(f"{lane.worst_word} {compact(lane.worst)}")
-    if lane.limit is not None:
-        parts.append(f"limit {'<' if lane.below else '>'}{compact(lane.limit)}")
+    parts = [f"{SIGNS[lane.state].glyph} {word:<8} {lane.label:<9} {mark}{compact(lane.newest)} {lane.unit}{_of(lane)}"]
+    parts += _judged(lane)
     parts += [f"{part.name} {compact(part.newest)} (worst {compact(part.worst)})" for part in lane.parts]
     parts.append(_onset(lane))
     return "  ".join(parts)
+
+
+def _of(lane: Lane) -> str:
+    """Which step the lead value is of, or what the check made of all."""
+    if lane.newest_step is not None:
+        return f" @{lane.newest_step}"
+    return "" if lane.verdict is None else f" ({lane.verdict.of})"
+
+
+def _judged(lane: Lane) -> Iterator[str]:
+    """The worst, and the check's own number where the lead value is of a step, each with its limit."""
+    sign = "<" if lane.below else ">"
+    if lane.worst is not None:
+        yield f"{lane.worst_word} {compact(lane.worst)}"
+    verdict = lane.verdict
+    if verdict is not None and lane.newest_step is not None:
+        unit = "" if lane.limit is not None or verdict.warn is None else f" {verdict.unit}"
+        limit = "" if lane.limit is not None or verdict.warn is None else f" limit {sign}{compact(verdict.warn)}"
+        yield f"check {compact(verdict.value)}{unit} ({verdict.of}){limit}"
+    if lane.limit is not None:
+        yield f"limit {sign}{compact(lane.limit)}"
 
 
 def _onset(lane: Lane) -> str:

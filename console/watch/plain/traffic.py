@@ -7,11 +7,13 @@ from console.watch.frame.head import age
 from console.watch.plain.table_lines import cut
 from console.watch.views.last_turn import LastTurn
 from console.watch.views.traffic import Numbers, TrafficView
-from console.watch.views.traffic_numbers import BUCKET_S, Delay, Stage
+from console.watch.views.traffic_numbers import Delay, Stage
 from console.watch.views.trajectories import TrajectoryRow
 from console.watch.views.turn_words import message_lines
 
 MISSING = "n/d"
+RECENT_MIN = 5
+"""Minutes to the newest record that the pace is said of."""
 
 
 def plain_traffic(view: TrafficView, width: int) -> list[str]:
@@ -20,14 +22,12 @@ def plain_traffic(view: TrafficView, width: int) -> list[str]:
     lines = [summary(numbers), feedback_line(numbers), f"first token: {delay_text(numbers.first_token)}"]
     lines += ["the way to the trainer:", *(f"  {stage_text(one, numbers.stages[0])}" for one in numbers.stages)]
     lines += [f"  {one.turns} turns not used: {one.reason} ({one.meaning})" for one in numbers.reasons]
-    lines += [f"  {one.turns} turns never trained on: purpose {one.how}" for one in numbers.untrained]
-    lines += [f"  {one.turns} turns did not reach their end: {one.how}" for one in numbers.failures]
+    lines.append(endings_text(numbers))
     for one in numbers.tenants:
         tokens = MISSING if one.tokens is None else f"{one.tokens:,}"
         counts = f"{one.sessions} sessions, {one.turns} turns, {tokens} tokens sampled"
-        lines.append(
-            f"tenant {terminal_safe(one.tenant)}: {counts}, {one.answered} answered, {one.trainable} trainable"
-        )
+        became = f"{_or(one.answered)} answered, {_or(one.trainable)} trainable"
+        lines.append(f"tenant {terminal_safe(one.tenant)}: {counts}, {became}")
     lines.append(f"sessions {view.first + 1 if view.rows else 0} to {view.first + len(view.rows)} of {view.total}:")
     lines += [cut(f"  {session_text(row)}", max(width, 80)) for row in view.rows]
     return (
@@ -56,20 +56,29 @@ def last_title(last: LastTurn) -> str:
 
 def summary(numbers: Numbers) -> str:
     """How much there is and how fast it comes."""
-    whole = numbers.pace[:-1]
-    per_minute = f"{sum(whole[-5:]) / len(whole[-5:]) * 60 / BUCKET_S:.3g}" if whole else MISSING
-    return (
-        f"sessions {numbers.sessions:,}, {numbers.active:,} active   turns {numbers.turns:,}, {per_minute} a minute   "
-        f"feedback on {share(numbers.answered, numbers.sessions)}"
-    )
+    pace = f"pace {MISSING}"
+    if numbers.at is not None and numbers.pace:
+        pace = f"{sum(numbers.pace[-RECENT_MIN:]):,} in the {RECENT_MIN} min to {numbers.at:%H:%M:%SZ}"
+    answered = share(numbers.answered, numbers.sessions)
+    active = _or(numbers.active)
+    return f"sessions {numbers.sessions:,}, {active} active  turns {numbers.turns:,}, {pace}  feedback on {answered}"
 
 
 def feedback_line(numbers: Numbers) -> str:
     """What was judged, and how late."""
     seen = numbers.feedback
+    if seen is None:
+        return f"feedback {MISSING}"
     replaced = f", {seen.replaced} replaced" if seen.replaced else ""
     values = f"{seen.good} above 0, {seen.bad} not{replaced}"
     return f"feedback {seen.judgements:,} judgements ({values})   delay {delay_text(seen.delay)}"
+
+
+def endings_text(numbers: Numbers) -> str:
+    """How many turns did not reach their own end, and apart from them how many the length limit ended."""
+    lost = numbers.failures
+    told = MISSING if lost is None else ", ".join(f"{one.how} {one.turns:,}" for one in lost) or "none"
+    return f"unfinished turns: {told}   ended by the length limit: {_or(numbers.at_limit)}"
 
 
 def delay_text(delay: Delay) -> str:
@@ -86,12 +95,17 @@ def time_text(seconds: float) -> str:
 
 def stage_text(stage: Stage, first: Stage) -> str:
     """One stage, against the first."""
-    return f"{stage.name:<10} {stage.turns:>7,} turns {stage.sessions:>6,} sessions  {share(stage.turns, first.turns)}"
+    counts = f"{_or(stage.turns):>7} turns {_or(stage.sessions):>6} sessions"
+    return f"{stage.name:<10} {counts}  {share(stage.turns, first.turns)}"
 
 
-def share(part: int, whole: int) -> str:
-    """A share in percent; of nothing there is none."""
-    return f"{100 * part / whole:.1f} %" if whole else MISSING
+def share(part: int | None, whole: int | None) -> str:
+    """A share in percent; of nothing, and where it is not known, there is none."""
+    return MISSING if part is None or not whole else f"{100 * part / whole:.1f} %"
+
+
+def _or(count: int | None) -> str:
+    return MISSING if count is None else f"{count:,}"
 
 
 def session_text(row: TrajectoryRow) -> str:

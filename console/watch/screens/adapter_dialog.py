@@ -184,7 +184,7 @@ class AdapterDialog(ModalScreen[str | None]):
         rows = [
             f"effect    {self._effect}",
             f"from      v{line.live}, live since {line.live_since:%Y-%m-%d %H:%MZ}" if line.live_since else "",
-            f"touches   {detail.sessions} open sessions of {', '.join(detail.tenants) or 'no tenant'}",
+            f"touches   {_touched(detail)}",
             f"by        {self._acting.actor}, at registry revision {self._revision}",
             self._gate(),
         ]
@@ -226,3 +226,10 @@ def _is_share(text: str) -> bool:
         return 0 < float(text) < 1
     except ValueError:
         return False
+
+
+def _touched(detail: AdapterDetail) -> str:
+    """The open sessions of the live version, and whose they are."""
+    if not detail.sessions:
+        return f"no open session of v{detail.line.live}"
+    return f"{detail.sessions} open session{'' if detail.sessions == 1 else 's'} of {', '.join(detail.tenants)}"

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from console.format import number_text
-from console.watch.frame.head import age
 from console.watch.frame.row import Part
 from console.watch.plain.adapters import fleet_text, row_text
+from console.watch.plain.alert_text import age_text
 from console.watch.views.adapter_versions import Gate, Mark
 from console.watch.views.adapters import AdapterDetail, AdapterLine, AdaptersView, State
 from console.watch.views.cycle_progress import CycleProgress
@@ -73,7 +73,7 @@ def table_row(line: AdapterLine, at: datetime, palette: Palette) -> list[Cell | 
         gate_text(line, palette),
         _score_text(line.gate, palette),
         Cell(f"{palette.glyph(sign)} {line.state.upper()}", sign),
-        missing if line.live_since is None else age((at - line.live_since).total_seconds()),
+        missing if line.live_since is None else age_text((at - line.live_since).total_seconds()),
         line.tenant,
         line.base_model.rpartition("/")[2],
     ]

@@ -12,7 +12,7 @@ from console.watch.frame.keys import guarded
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.frame.watch_screen import WatchScreen
-from console.watch.plain.adapters import cycle_text
+from console.watch.plain.adapters import cycle_outcome
 from console.watch.screens.adapter_rows import (
     COLUMNS,
     audit_rows,
@@ -180,7 +180,7 @@ class AdaptersScreen(WatchScreen):
             return f"/{self.filter_text}: {len(view.adapters)} of {view.total}"
         if line is not None and line.reason is not None:
             return f"{line.adapter} {line.state.upper()}: {line.reason}"
-        return cycle_text(view.cycle)
+        return "" if view.cycle is None else cycle_outcome(view.cycle)
 
     def crumb(self) -> str:
         """The screen and the adapter."""

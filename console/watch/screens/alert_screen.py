@@ -84,19 +84,30 @@ class AlertScreen(WatchScreen):
 
         `because`: why this place, where the check does not name it.
         """
-        if place is None:
-            self.say(because or "no fault is named: there is nothing to open")
-        elif place.session_id is not None and place.turn is not None:
+        if (nothing := nothing_at(place, because)) is not None:
+            self.say(nothing)
+            return
+        assert place is not None
+        if place.session_id is not None and place.turn is not None:
             why = {} if because is None else {"because": because}
             at = {"session_id": place.session_id, "turn": place.turn, "token_index": place.token_index}
-            self.open("token", **at, check=check, **why)
+            self.open("token", **at, check=check, step=place.step, **why)
         elif place.session_id is not None:
             self.open("turn", session_id=place.session_id)
-        elif place.group_id is None and place.step is None and place.adapter is None:
-            self.say("this fault is of everything: there is no session to open")
+        elif (head := self.frame.facts().head) is not None and not head.turns:
+            self.say(f"this fault names {_named(place)}, not a token, and no turn is in what is watched")
         else:
             self.say(f"this fault names {_named(place)}, not a token: these are its sessions")
             self.open("trajectories", filter=_filter(place))
+
+
+def nothing_at(place: Place | None, because: str | None = None) -> str | None:
+    """Why there is nothing to open, in the given words where no place is named; None where there is something."""
+    if place is None:
+        return because or "no fault is named: there is nothing to open"
+    if (place.session_id, place.group_id, place.step, place.adapter) == (None,) * 4:
+        return "this fault is of everything: there is no session to open"
+    return None
 
 
 def _named(place: Place) -> str:

@@ -30,7 +30,7 @@ from console.watch.plain.alert_text import (
     who_text,
 )
 from console.watch.plain.alerts import detail_lines, group_text
-from console.watch.screens.alert_screen import AlertScreen
+from console.watch.screens.alert_screen import AlertScreen, nothing_at
 from console.watch.topic import View
 from console.watch.views.alert_lines import AlertLine
 from console.watch.views.alerts import FIELDS, AlertDetail, AlertsAsk, AlertsView, Group
@@ -145,6 +145,8 @@ class AlertsScreen(AlertScreen):
         alerts = cast(AlertsView, view)
         if self._rule is None and alerts.detail is not None:
             self._rule = alerts.detail.line.rule
+            # What is built later answers the ask that was made last, which must be this screen's own.
+            self.asked()
         self._rows = tuple(self._listed(alerts))
         table = self.query_one(WindowedTable)
         table.set_columns(_FULL if self.app.size.width >= 120 else _NORMAL)
@@ -165,7 +167,7 @@ class AlertsScreen(AlertScreen):
     def sentence(self, view: View) -> str:
         """How many are in each state."""
         alerts = cast(AlertsView, view)
-        said = counts_text(alerts) if alerts.groups or alerts.ok else "no rule was ever evaluated"
+        said = counts_text(alerts) if alerts.groups or alerts.ok else "no evaluation is on record"
         return self.palette.said(said)
 
     def crumb(self) -> str:
@@ -199,6 +201,13 @@ class AlertsScreen(AlertScreen):
     def selected_alert(self) -> AlertLine | None:
         """The alert of the cursor."""
         return next((row.line for row in self._rows if row.line and row.line.rule == self._rule), None)
+
+    def off(self, key: str) -> str | None:
+        """What names no fault that can be gone to opens nothing."""
+        if key == "open":
+            row = self._chosen_row()
+            return "no alert is selected" if row is None else row.line and nothing_at(self._worst(row.line))
+        return super().off(key)
 
     def on_windowed_table_row_highlighted(self, event: WindowedTable.RowHighlighted) -> None:
         """Its detail is wanted."""
@@ -251,6 +260,10 @@ class AlertsScreen(AlertScreen):
         self._folded = self._folded | {incident} if closed else self._folded - {incident}
         if self.view is not None:
             self.show(self.view)
+
+    def _chosen_row(self) -> _Row | None:
+        at = self.query_one(WindowedTable).cursor if self.query(WindowedTable) else len(self._rows)
+        return self._rows[at] if at < len(self._rows) else None
 
     def _place(self) -> int | None:
         """The row of the cursor: where it stood, else that of the alert in the detail."""

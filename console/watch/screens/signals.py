@@ -20,13 +20,13 @@ from console.watch.plain.signals import (
     tokens_text,
     untrainable_text,
 )
-from console.watch.screens.alert_screen import AlertScreen
+from console.watch.screens.alert_screen import AlertScreen, nothing_at
 from console.watch.screens.worst_faults import CELLS, WorstFaults
 from console.watch.topic import Ask, View
 from console.watch.views.alert_lines import AlertLine
 from console.watch.views.lane import Lane
 from console.watch.views.part_signals import UNTOLD
-from console.watch.views.place import place_text
+from console.watch.views.place import Place, place_text
 from console.watch.views.signal_grading import GradingView
 from console.watch.views.signal_lanes import Order, ordered
 from console.watch.views.signals import SHOWN_STEPS, SignalsAsk, SignalsView
@@ -180,15 +180,9 @@ class SignalsScreen(AlertScreen):
 
     def on_signal_lanes_lane_selected(self, _: SignalLanes.LaneSelected) -> None:
         """To the worst fault of the lane: of its alert, else of what its check finds."""
-        lane = self._lane()
-        if lane is None:
-            return
-        alert = self.selected_alert()
-        alarmed = alert.place if alert is not None and alert.alarming else None
-        if alarmed is not None and alarmed.session_id is not None:
-            self.go_to(alarmed, lane.check)
-        else:
-            self.go_to(lane.place, lane.check, lane.lead)
+        if (lane := self._lane()) is not None:
+            place, because = self._worst(lane)
+            self.go_to(place, lane.check, because)
 
     def on_worst_faults_wanted(self, event: WorstFaults.Wanted) -> None:
         """To one of the faults at the side."""
@@ -217,6 +211,23 @@ class SignalsScreen(AlertScreen):
         at = names.index(view.adapter) if view.adapter in names else 0
         self._adapter = names[(at + by) % len(names)]
         self.asked()
+
+    def off(self, key: str) -> str | None:
+        """A lane whose check names no fault opens nothing."""
+        if key == "open":
+            if (lane := self._lane()) is None:
+                return "no lane is selected"
+            place, because = self._worst(lane)
+            return nothing_at(place, because)
+        return super().off(key)
+
+    def _worst(self, lane: Lane) -> tuple[Place | None, str | None]:
+        """The worst fault of the lane's alert, else of its check; and why this one, where the check names none."""
+        alert = self.selected_alert()
+        alarmed = alert.place if alert is not None and alert.alarming else None
+        if alarmed is not None and alarmed.session_id is not None:
+            return alarmed, None
+        return lane.place, lane.lead
 
     def _again(self) -> None:
         if self.view is not None:

@@ -19,8 +19,8 @@ from console.watch.screens.next_turn import next_turn
 from console.watch.screens.token_look import TokenLook
 from console.watch.topic import View
 from console.watch.views.credit_words import credit_lines, is_bare
-from console.watch.views.token import WINDOW, TokenAsk, TokenRow, TokenView
-from console.watch.views.token_words import columns_for, token_text, turn_words, why_lines
+from console.watch.views.token import WINDOW, TokenAsk, TokenRow, TokenView, side_of
+from console.watch.views.token_words import columns_for, no_token, token_text, turn_words, why_lines
 from console.watch.widgets.position_chart import PositionChart, chart_columns
 from console.watch.widgets.table import Column, WindowedTable
 from console.watch.widgets.text_rows import TextRows
@@ -148,6 +148,7 @@ class TokenScreen(WatchScreen):
         view = cast(TokenView, view)
         if self._cursor is None or self._cursor >= view.total:
             self._cursor = view.cursor
+            self._say_beyond(view)
         self._draw(view)
         # Before the first layout nothing can be scrolled to.
         self.call_after_refresh(self._place_again)
@@ -207,7 +208,7 @@ class TokenScreen(WatchScreen):
         number = next_turn(self, turns, self._turn, by)
         if number != self._turn:
             self._turn, self._at, self._cursor = number, (None, None, None), None
-            self._because = None
+            self._because = self._step = None
             self._first, self._scoring = -1, None
             self.asked()
         return True
@@ -310,16 +311,23 @@ class TokenScreen(WatchScreen):
         """One of the differences of this turn."""
         self.open(topic, session_id=self._session, turn=self._turn)
 
+    def _say_beyond(self, view: TokenView) -> None:
+        """Where the token that was asked for is not there, and another has the cursor."""
+        index = self._at[0]
+        if index is not None and view.found and (refusal := no_token(view, index, side_of(self.ask()))):
+            self.say(refusal)
+
     def _go_to(self, text: str) -> None:
-        """To a position in prompt + completion, or with a c before it in the completion."""
+        """To a position in prompt + completion, or with a c before it in the completion; both are counted from 0."""
         view = self._view
         number = text.removeprefix("c")
         if view is None or not (number.isascii() and number.isdigit()):
-            raise UserError(f"{text!r} is no token, expected a position such as 1187, or c85 for the completion's 85th")
-        position = int(number) + (view.prompt if text.startswith("c") else 0)
-        if position >= view.total:
-            raise UserError(f"there is no token {position}, expected 0 to {view.total - 1}")
-        self._move_to(position)
+            expected = "a position such as 1187, or c85 for completion token 85, both counted from 0"
+            raise UserError(f"{text!r} is no token, expected {expected}")
+        of_completion = text.startswith("c")
+        if refusal := no_token(view, int(number), "completion" if of_completion else None):
+            raise UserError(refusal)
+        self._move_to(int(number) + (view.prompt if of_completion else 0))
 
     @property
     def _view(self) -> TokenView | None:

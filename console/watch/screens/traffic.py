@@ -16,6 +16,7 @@ from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.plain.traffic import (
     delay_text,
+    endings_text,
     feedback_line,
     last_lines,
     last_title,
@@ -229,10 +230,11 @@ class TrafficScreen(ListScreen):
     def _full_flow(self, numbers: Numbers) -> list[str]:
         lines = [f"{feedback_line(numbers)}   first token {delay_text(numbers.first_token)}"]
         for stage in numbers.stages:
-            filled = round(BAR_CELLS * stage.turns / numbers.stages[0].turns) if numbers.stages[0].turns else 0
+            whole = numbers.stages[0].turns
+            filled = round(BAR_CELLS * stage.turns / whole) if stage.turns and whole else 0
             bar = ("#" if self.palette.ascii else "▄") * filled
             lines.append(f"{stage_text(stage, numbers.stages[0]):<52}{bar}")
-        lines += [self._why(numbers), self._lost(numbers)]
+        lines += [self._why(numbers), endings_text(numbers)]
         shown = numbers.tenants[:TENANTS_SHOWN]
         lines += [
             f"tenant {terminal_safe(one.tenant):<16} {one.sessions:>6,} sessions {one.turns:>7,} turns   answered "
@@ -244,19 +246,17 @@ class TrafficScreen(ListScreen):
 
     def _short_flow(self, numbers: Numbers) -> list[str]:
         arrow = f" {self.palette.mark('arrow')} "
-        way = arrow.join(f"{stage.name} {stage.turns}" for stage in numbers.stages)
-        delay = f"feedback {numbers.feedback.judgements}, delay {delay_text(numbers.feedback.delay)}"
+        missing = self.palette.mark("missing")
+        way = arrow.join(f"{stage.name} {missing if stage.turns is None else stage.turns}" for stage in numbers.stages)
+        judged = numbers.feedback
+        told = missing if judged is None else f"{judged.judgements}, delay {delay_text(judged.delay)}"
+        delay = f"feedback {told}"
         first = f"first token {delay_text(numbers.first_token)}"
-        return [way, self._why(numbers), f"{delay}   {first}", self._lost(numbers)]
+        return [way, self._why(numbers), f"{delay}   {first}", endings_text(numbers)]
 
     def _why(self, numbers: Numbers) -> str:
         why = f" {self.palette.mark('middot')} ".join(f"{one.reason} {one.turns:,}" for one in numbers.reasons)
         return f"why not: {why or 'nothing is left out'}"
-
-    def _lost(self, numbers: Numbers) -> str:
-        lost = [f"{one.how} {one.turns}" for one in numbers.failures] or ["none"]
-        apart = [f"{one.how} {one.turns}" for one in numbers.untrained] or ["none"]
-        return f"cut short: {', '.join(lost)}   never trained on: {', '.join(apart)}"
 
     def _spark(self, pace: Sequence[int]) -> str:
         """The pace as one row of bars; the highest minute is full."""

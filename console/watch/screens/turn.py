@@ -123,7 +123,7 @@ class TurnScreen(ListScreen):
     def off(self, key: str) -> str | None:
         """Without a break there is none to go to."""
         if key in ("search.next", "search.previous") and self._view is not None and not self._view.broken:
-            return "no turn of this session breaks"
+            return "no turn of this session is known to break"
         return super().off(key)
 
     def stepped(self, by: int) -> bool:

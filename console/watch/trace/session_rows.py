@@ -18,13 +18,13 @@ def session_rows(held: Held) -> pl.DataFrame:
 
 def _session_rows(held: Held) -> pl.DataFrame:
     """Sessions with their counts; a number that was not observed is null, never 0."""
-    rows = _counts(held.turns)
+    rows = _counts(held.turns, _placed(held))
     for more in (_breaks(held), drift_rows(held), _rewards(held), _feedback(held), _weights(held)):
         rows = rows.join(more, on="session_id", how="left", maintain_order="left")
-    looked = held.tokens.drift is not None
+    looked = pl.lit(held.tokens.drift is not None) & pl.col("has_completions")
     return rows.with_columns(
-        retok=pl.coalesce("retok", pl.lit(0) if looked else pl.lit(None, pl.Int64)),
-        breaks=pl.coalesce("breaks", pl.lit(0)) if breaks_known(held) else pl.lit(None, pl.Int64),
+        retok=pl.coalesce("retok", pl.when(looked).then(pl.lit(0, pl.Int64))),
+        breaks=pl.coalesce("breaks", pl.when("placed").then(pl.lit(0, pl.Int64))),
         reward=pl.coalesce("rewarded", "reward"),
         served=pl.when(pl.col("adapter").is_not_null()).then(
             pl.format("{}@{}", "adapter", pl.col("adapter_version").cast(pl.String).fill_null("?"))
@@ -32,7 +32,7 @@ def _session_rows(held: Held) -> pl.DataFrame:
     ).sort("last_at", "session_id", descending=[True, False], nulls_last=True, maintain_order=True)
 
 
-def _counts(turns: pl.DataFrame) -> pl.DataFrame:
+def _counts(turns: pl.DataFrame, placed: pl.Expr) -> pl.DataFrame:
     reasons = turns.filter(pl.col("untrainable_reason").is_not_null()).group_by(
         "session_id", why_not="untrainable_reason"
     )
@@ -53,6 +53,8 @@ def _counts(turns: pl.DataFrame) -> pl.DataFrame:
         trainable=_number_of(pl.col("trainable")),
         cut=_number_of(pl.col("finish_reason") == "length"),
         failed=_number_of(~pl.col("complete")),
+        placed=placed.all(),
+        has_completions=pl.col("completion_tokens").is_not_null().all(),
     )
     return counts.join(commonest.select("session_id", "why_not"), on="session_id", how="left")
 
@@ -62,9 +64,16 @@ def _number_of(what: pl.Expr) -> pl.Expr:
     return pl.when(what.count() > 0).then(what.cast(pl.Int64).sum())
 
 
+def _placed(held: Held) -> pl.Expr:
+    """Whether it is known of a turn if it breaks: it has ids that were compared, or was captured."""
+    measured = pl.lit(held.tokens.breaks is not None)
+    has_ids = pl.col("prompt_tokens").is_not_null() & pl.col("completion_tokens").is_not_null()
+    return pl.when(measured).then(has_ids).otherwise(pl.col("link").is_not_null())
+
+
 def breaks_known(held: Held) -> bool:
-    """Whether it is known which turns break."""
-    return held.tokens.breaks is not None or held.turns["link"].null_count() < held.turns.height
+    """Whether it is known of any turn if it breaks."""
+    return bool(held.turns.select(_placed(held).any()).item())
 
 
 def break_rows(held: Held) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import polars as pl
 from checks.columns import SCORE_COLUMNS, empty
 from checks.log import Batch
 from console.watch.topic import OpenLog
+from console.watch.trained_then import TrainedThen
 
 TURN_COLUMNS = (
     "turn_id",
@@ -32,17 +33,6 @@ TURN_COLUMNS = (
     "place",
 )
 """What is read of each turn."""
-
-
-class Then(NamedTuple):
-    """What a replay shows of training."""
-
-    steps: pl.DataFrame
-    """`adapter, last`: the newest step that had ended; none of an adapter without one."""
-    marks: pl.DataFrame
-    """`turn, mark`: the first step that had met the turn."""
-    store: bool
-    """Whether every turn that was ever scored has a mark, as those of a store have."""
 
 
 class SessionTurns(NamedTuple):
@@ -74,7 +64,9 @@ class SessionTurns(NamedTuple):
         return int(self.turns.select(sum(counted[1:], counted[0])).item() or 0)
 
 
-def read_session(session_id: str, open_log: OpenLog, numbers: pl.Series, then: Then | None = None) -> SessionTurns:
+def read_session(
+    session_id: str, open_log: OpenLog, numbers: pl.Series, then: TrainedThen | None = None
+) -> SessionTurns:
     """The turns of some numbers of a session; in a replay only the scorings of steps that had come by then."""
     return _as_of(_read(session_id, open_log), numbers, then)
 
@@ -93,7 +85,7 @@ def _read(session_id: str, open_log: OpenLog) -> SessionTurns:
     return SessionTurns(session_id, whole, pl.concat([_no_scores(), *scores], how="vertical_relaxed"))
 
 
-def _as_of(session: SessionTurns, numbers: pl.Series, then: Then | None) -> SessionTurns:
+def _as_of(session: SessionTurns, numbers: pl.Series, then: TrainedThen | None) -> SessionTurns:
     """Only the turns that are held, by number."""
     order = session.turns.with_row_index("row").filter(pl.col("turn").is_in(numbers.implode()))
     order = order.sort("turn", "row", maintain_order=True).with_row_index("at")
@@ -101,29 +93,16 @@ def _as_of(session: SessionTurns, numbers: pl.Series, then: Then | None) -> Sess
     scores = scores.with_columns(pl.col("at").cast(pl.UInt32).alias("row")).drop("at")
     turns = order.drop("row", "at")
     if then is not None:
-        scores = scores.filter(_come(scores, turns, then))
+        scores = scores.filter(then.scored(_of_adapter(scores, turns)))
     return SessionTurns(session.session_id, turns, scores.sort("row", maintain_order=True))
 
 
-def _come(scores: pl.DataFrame, turns: pl.DataFrame, then: Then) -> pl.Series:
-    """Whether each scoring was there: of a step that had ended, or of the one that the turn is marked with.
-
-    Of an adapter without a step either none had ended, and then the turn has lost its mark, or the log tells of none.
-    """
-    known = turns.select("turn", of="adapter", stated="trainer_step").join(then.marks, on="turn", how="left")
-    known = known.unique("turn", keep="first", maintain_order=True).with_columns(pl.col("of").cast(pl.String))
-    at = turns.select("turn").with_row_index("row").with_columns(pl.col("row").cast(pl.UInt32))
-    rows = scores.select("row", "trainer_step", adapter=pl.col("adapter").cast(pl.String))
-    rows = rows.join(at, on="row", how="left", maintain_order="left")
-    rows = rows.join(known, on="turn", how="left", maintain_order="left")
-    rows = rows.with_columns(adapter=pl.coalesce("adapter", "of"))
-    rows = rows.join(then.steps, on="adapter", how="left", nulls_equal=True, maintain_order="left")
-    # A turn that names no adapter may be of any.
-    last = pl.coalesce("last", pl.when(pl.col("adapter").is_null()).then(pl.lit(then.steps["last"].max(), pl.Int64)))
-    step, mark = pl.col("trainer_step"), pl.col("mark")
-    unmarked = mark.is_null() & (pl.lit(then.store) | pl.col("stated").is_not_null())
-    late = pl.when(last.is_null()).then(unmarked).otherwise((step > last) & step.ne_missing(mark))
-    return rows.select(step.is_null() | ~late).to_series()
+def _of_adapter(scores: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The scorings, each with its adapter: its own, else the turn's."""
+    of_turn = turns.select(pl.col("adapter").cast(pl.String).alias("of_turn")).with_row_index("row")
+    of_turn = of_turn.with_columns(pl.col("row").cast(pl.UInt32))
+    joined = scores.join(of_turn, on="row", how="left", maintain_order="left")
+    return joined.with_columns(adapter=pl.coalesce(pl.col("adapter").cast(pl.String), "of_turn"))
 
 
 def _no_scores() -> pl.DataFrame:

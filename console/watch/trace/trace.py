@@ -17,7 +17,8 @@ from console.watch.topic import OpenLog
 from console.watch.trace.base_model_tools import NamedTools, tools_for
 from console.watch.trace.retok_spans import Retokenized, retokenized
 from console.watch.trace.session_breaks import Break, SessionBreaks, session_breaks
-from console.watch.trace.session_turns import SessionTurns, Then, read_session
+from console.watch.trace.session_turns import SessionTurns, read_session
+from console.watch.trace.turn_scorings import TurnScorings, turn_scorings
 from console.watch.trace.turn_tokens import TurnTokens, turn_tokens
 from console.watch.trace.verdict import WrongIds
 from console.watch.trace.weight_segments import Segment, segments
@@ -53,7 +54,8 @@ class Trace:
         self._versions = held.versions
         weights = held.tokens.weights
         self._cells = part(weights, "cells") if "cells" in weights.columns else None
-        self._scored: dict[tuple[int, int | None, int | None], ScoredTurn] = {}
+        self._scorings: dict[int, TurnScorings] = {}
+        self._scored: dict[tuple[int, int], ScoredTurn] = {}
         self._retokenized: dict[int, Retokenized | None] = {}
         self._made: dict[tuple[object, ...], object] = {}
 
@@ -77,11 +79,17 @@ class Trace:
         above = broken.previous if broken else self.breaks.parents.get(turn)
         return None if above is None else self.log.row_of(above)
 
-    def scored(self, row: int, *, scoring: int | None = None, step: int | None = None) -> ScoredTurn:
+    def scorings(self, row: int) -> TurnScorings:
+        """The weights of a turn in each of its scorings."""
+        if row not in self._scorings:
+            self._scorings[row] = turn_scorings(self.log, row)
+        return self._scorings[row]
+
+    def scored(self, row: int, scoring: int) -> ScoredTurn:
         """A turn's tokens under a scoring, and why its weights are what they are."""
-        key = (row, scoring, step)
+        key = (row, scoring)
         if key not in self._scored:
-            tokens = turn_tokens(self.log, row, scoring=scoring, step=step)
+            tokens = turn_tokens(self.log, row, scoring=scoring)
             self._scored[key] = ScoredTurn(tokens, segments(self.log, row, tokens, self._versions, self._cells))
         return self._scored[key]
 
@@ -151,12 +159,6 @@ def _mean(away: Array, kept: Array) -> float | None:
     return float(away[kept].mean()) if kept.any() else None
 
 
-def _then(held: Held, own: pl.DataFrame) -> Then:
-    """What the replay shows of training: the steps that had ended, and what they had met."""
-    ended = held.steps.group_by(pl.col("adapter").cast(pl.String)).agg(last=pl.col("step").max())
-    return Then(ended, own.select("turn", mark="trainer_step"), held.source.format == "store")
-
-
 class RecentTraces:
     """The last few sessions, kept as long as nothing was added to them."""
 
@@ -170,9 +172,9 @@ class RecentTraces:
         if own.is_empty():
             return None
         named = tools_for(tools, own, store=held.source.format == "store")
-        then = _then(held, own) if held.replayed_at is not None else None
-        marks = tuple(own["trainer_step"].to_list()) if then is not None else None
-        sizes = (own.height, held.steps.height, held.versions.height, held.events.height, held.tokens.share, marks)
+        then = held.trained
+        sizes = (own.height, held.steps.height, held.versions.height, held.events.height, held.tokens.share)
+        sizes = (*sizes, held.replayed_at, then is not None and then.whole)
         key = (open_log, session_id, id(named.tools.tokenizer), *sizes)
         with self._lock:
             found = self._kept.pop(key, None) or Trace(

@@ -7,14 +7,12 @@ import numpy as np
 import polars as pl
 
 from checks.log import Batch
-from checks.measures.importance_weights import WORST_W
 from checks.measures.sampled_tokens import UNKNOWN, counted_tokens, lengths, mask_fits, pieces, trained_as
 from checks.measures.scored_tokens import ScoredTokens
 from checks.ragged import Array, ragged
 from console.watch.trace.session_turns import SessionTurns
+from console.watch.trace.turn_scorings import OUTLIER, away
 
-OUTLIER = float(np.log(WORST_W))
-"""|log w| beyond which a token is an outlier, as for the check's evidence."""
 _LISTS = {
     "pi_old": "trainer_logprobs",
     "pi_gen": "sampling_version_logprobs",
@@ -86,27 +84,24 @@ class TurnTokens(NamedTuple):
         log_w = self.log_w()
         if log_w is None:
             return np.zeros(0, np.int64)
-        far = ~(np.abs(log_w) <= OUTLIER)
-        return np.flatnonzero(far if self.counted is None else far & self.counted)
+        return np.flatnonzero(away(log_w, self.counted) > OUTLIER)
 
     def worst(self) -> int | None:
         """The completion token farthest off, one that is no finite number first; None where there is no ratio."""
         log_w = self.log_w()
         if log_w is None or not len(log_w):
             return None
-        away = np.where(np.isnan(log_w), np.inf, np.abs(log_w))
-        away = away if self.counted is None else np.where(self.counted, away, -1.0)
-        return int(away.argmax())
+        return int(away(log_w, self.counted).argmax())
 
 
-def turn_tokens(session: SessionTurns, row: int, *, scoring: int | None = None, step: int | None = None) -> TurnTokens:
-    """The tokens of a turn under one scoring: that of the index, else the first of the step, else the first one."""
+def turn_tokens(session: SessionTurns, row: int, *, scoring: int = 0) -> TurnTokens:
+    """The tokens of a turn under one of its scorings, if it has any."""
     batch = session.batch(row)
     found = lengths(batch.turns)
     stated_tokens = int(found["tokens"].fill_null(0)[0])
     count = stated_tokens if _held(batch, found, stated_tokens) else 0
     scorings = [Scoring(*each) for each in batch.scores.select("adapter", "trainer_step", "trainer_version").rows()]
-    chosen = _chosen(scorings, scoring, step)
+    chosen = scoring if scorings else None
     lists = _Lists(batch.turns, batch.scores, count)
     adapter = batch.scores.slice(chosen, 1)["adapter"] if chosen is not None else pl.Series([None], dtype=pl.String)
     turns = trained_as(batch.turns, adapter)
@@ -172,14 +167,6 @@ class _Lists:
             return numbers
         self.notes.append(f"{column} has {len(numbers)} entries for {self._count} tokens: not shown, no ratio")
         return None
-
-
-def _chosen(scorings: list[Scoring], scoring: int | None, step: int | None) -> int | None:
-    if not scorings:
-        return None
-    if scoring is not None:
-        return scoring % len(scorings)
-    return next((index for index, each in enumerate(scorings) if step is not None and each.step == step), 0)
 
 
 def _newest(scorings: list[Scoring], chosen: int | None) -> int | None:

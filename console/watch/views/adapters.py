@@ -29,6 +29,8 @@ from trainer.adapter_standing import Standing, standing, tried_version
 from trainer.blast_radius import open_sessions, served_of
 
 State = Literal["live", "held", "canary", "gate", "candidate", "rejected", "parked", "broken"]
+"""`live`: no version waits and turns come; `parked`: the same, and no turn came lately, be it that none came for any
+adapter."""
 TRAFFIC_S = 600.0
 """The traffic of so many seconds is what an adapter's share is of."""
 AUDIT_ROWS = 50
@@ -75,7 +77,7 @@ class AdapterLine(msgspec.Struct, frozen=True, kw_only=True):
     """The canary, else the newest candidate."""
     canary_share: float | None = None
     traffic: float | None = None
-    """Its part of the turns of `TRAFFIC_S`; None where there were none."""
+    """Its part of the turns of users in the last `TRAFFIC_S`; None where there were none of any adapter."""
     gate: Gate | None = None
     """The report on the candidate, None where it was not judged; without a candidate the newest report."""
     held_by: str | None = None
@@ -184,7 +186,7 @@ def topic(prices: PriceConfig) -> Topic[Ask]:
         facts = Facts(registry, held.audit, held.turns, held.events, held.feedback, at, prices)
         return adapters_view(facts, next(iter(ask.selected), ask.adapter), ask)
 
-    return Topic("adapters", build)
+    return Topic("adapters", build, tells_ages=True)
 
 
 TOPIC = topic(PriceConfig())
@@ -242,7 +244,7 @@ def _state(now: Standing, gate: Gate | None, traffic: float | None, cycle: Cycle
     newest = now.versions[-1]
     if newest.state == "rejected" and gate is not None and gate.version == newest.version:
         return "rejected"
-    return "parked" if traffic == 0 else "live"
+    return "live" if traffic else "parked"
 
 
 def _at_the_gate(cycle: CycleProgress | None, adapter: str) -> bool:

@@ -165,7 +165,7 @@ class AlertsBuilder:
 
 def topic(thresholds: Thresholds | None = None) -> Topic[Ask]:
     """The topic with the thresholds of a configuration."""
-    return Topic("alerts", AlertsBuilder(shared_checks(thresholds)).build)
+    return Topic("alerts", AlertsBuilder(shared_checks(thresholds)).build, tells_ages=True)
 
 
 def _groups(lines: Sequence[AlertLine], incidents: Sequence[Incident]) -> tuple[Group, ...]:

@@ -1,13 +1,13 @@
 """What a turn was taught: its rewards and who gave them, which version learned from it, and how that one fared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from checks.eval_falls import Change, change_at, evaluated, parents_of
+from checks.eval_falls import Change, changes_by_suite
 from checks.trained_step import trained_step
 from collector.records import Version
 from collector.store.trained_versions import versions_trained_on
@@ -164,9 +164,7 @@ def _version(held: Held, version: Version, scorings: Sequence[Scoring]) -> Learn
     parent = version_of(held, version.adapter, version.parent)
     last = version.optimizer_step
     began = None if parent is None else parent.optimizer_step or 0
-    points = evaluated(held.evals, held.versions, version.adapter)
-    at = next((at for at, point in enumerate(points) if point.version == version.version), None)
-    change = None if at is None else change_at(points, at, parents_of(held.versions, version.adapter))
+    change = _change(held, version.adapter, lambda each: each.version == version.version)
     gate = gate_summary(version)
     used = [
         index
@@ -213,10 +211,7 @@ def _step(held: Held, adapter: str | None, step: int, used: Sequence[int]) -> Le
     """With the evaluations on either side of it; of several that it may have led to none is chosen."""
     change = None
     if _evals_by_step(held, adapter):
-        points, parents = evaluated(held.evals, held.versions, adapter), parents_of(held.versions, adapter)
-        changes = [change_at(points, at, parents) for at in range(len(points))]
-        around = [each for each in changes if each is not None and each.since < step <= each.step]
-        change = around[0] if len(around) == 1 else None
+        change = _change(held, adapter, lambda each: each.since < step <= each.step)
     return LearnedBy(
         adapter=adapter,
         version=None,
@@ -226,6 +221,13 @@ def _step(held: Held, adapter: str | None, step: int, used: Sequence[int]) -> Le
         reward=None if change is None else reward_move(held, adapter, change),
         scorings=tuple(used),
     )
+
+
+def _change(held: Held, adapter: str | None, is_meant: Callable[[Change], bool]) -> Change | None:
+    """The one change that is meant: on a suite on which it is a fall, else on the first suite that tells of it."""
+    meant = [list(filter(is_meant, of)) for of in changes_by_suite(held.evals, held.versions, adapter)]
+    found = [each[0] for each in meant if len(each) == 1]
+    return next((each for each in found if each.fell), found[0] if found else None)
 
 
 def _evals_by_step(held: Held, adapter: str | None) -> bool:

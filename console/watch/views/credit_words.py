@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from checks.eval_falls import Change
 from collector.terminal_text import terminal_safe
 from console.watch.views.credit import Credit, Given, Judgement, LearnedBy
-from console.watch.views.fall_words import HINT, interval_text, reward_text, score_text, steps_text
+from console.watch.views.fall_words import HINT, interval_text, reward_text, score_text, steps_text, tasks_text
 from console.watch.views.token import TokenRow, TokenView
 from console.watch.views.token_words import logprob_text, scoring_text
 
@@ -137,11 +137,11 @@ def fared_text(each: LearnedBy) -> str:
     if change is None:
         said = f"{name_of(each)}: held-out n/d"
     else:
-        score, name = change.score, name_of(each)
+        name = name_of(each)
         if each.version is None:
             made = "" if change.version is None else f"v{change.version} of "
             name = f"{made}steps {steps_text(change.first, change.step)}"
-        said = f"{name} {_way(change)} on held-out {score_text(score)} over {score.tasks} tasks"
+        said = f"{name} {_way(change)} on held-out {score_text(change.score)} over {tasks_text(change)}"
     verdict = {"refuse": "was refused", "pass": "passed the gate", "inconclusive": "the gate could not tell"}
     told = verdict.get(each.verdict or "")
     live = "is live" if each.state == "live" else None
@@ -219,5 +219,5 @@ def _learner(view: TokenView, each: LearnedBy) -> str:
         told = [f"{name_of(each)}{of}:{from_}{steps} on {each.turns} turns, {each.state}{other}"]
     if each.verdict is not None:
         told.append(f"gate {each.verdict}{f': {each.reason}' if each.reason else ''}")
-    told.append("held-out n/d" if each.change is None else f"held-out {interval_text(each.change.score)}")
+    told.append("held-out n/d" if each.change is None else f"held-out {interval_text(each.change)}")
     return "; ".join(told)

@@ -1,5 +1,6 @@
 """A fall on held-out tasks as words, the same on the first screen and in the token view."""
 
+from checks.eval_falls import Change
 from checks.paired_tasks import Paired
 from console.watch.views.falls import RewardMove, ToldFall
 
@@ -12,10 +13,17 @@ def score_text(score: Paired) -> str:
     return f"{score.before:.2f} → {score.after:.2f}"
 
 
-def interval_text(score: Paired) -> str:
+def tasks_text(change: Change) -> str:
+    """How many tasks, and where the adapter was tried on several suites, of which."""
+    of = "" if change.suites < 2 else f" of suite {change.suite or 'without a name'}"
+    return f"{change.score.tasks} tasks{of}"
+
+
+def interval_text(change: Change) -> str:
     """The difference over the tasks, with its interval where there is one."""
+    score = change.score
     bounds = "" if score.low is None or score.high is None else f" (95 % {score.low:+.2f} to {score.high:+.2f})"
-    return f"{score.by:+.2f}{bounds} paired over {score.tasks} tasks"
+    return f"{score.by:+.2f}{bounds} paired over {tasks_text(change)}"
 
 
 def fall_text(told: ToldFall, label: str, *, short: bool = False) -> str:
@@ -28,7 +36,7 @@ def fall_text(told: ToldFall, label: str, *, short: bool = False) -> str:
     reward = reward_text(told.reward, short=short)
     if short:
         return f"{label}{steps} {what} ┊ {reward}"
-    return f"{label} {steps}: {what} ┊ {reward} ┊ {interval_text(fall.score)}"
+    return f"{label} {steps}: {what} ┊ {reward} ┊ {interval_text(fall)}"
 
 
 def _standing(told: ToldFall) -> str | None:

@@ -107,7 +107,7 @@ def version_of(held: Held, adapter: str | None, version: int | None) -> Version 
 
 def reward_move(held: Held, adapter: str | None, change: Change) -> RewardMove | None:
     """What the rewards did meanwhile."""
-    points = evaluated(held.evals, held.versions, adapter)
+    points = next(of.points for of in evaluated(held.evals, held.versions, adapter) if of.suite == change.suite)
     own, parent = version_of(held, adapter, change.version), version_of(held, adapter, change.parent)
     above = None if parent is None else version_of(held, adapter, parent.parent)
     began = _step_of(above) if parent is not None else _evaluated_before(points, change.since)

@@ -36,6 +36,8 @@ class HeadView(View, frozen=True, kw_only=True):
     live: int | None
     """Its version that serves; None when there is none or more than one adapter."""
     candidate: int | None
+    turns: int
+    """How many there are."""
     step: int | None
     """The newest optimizer step."""
     alerts: tuple[Tally, ...]
@@ -54,6 +56,7 @@ def build_head(held: Held, ask: Ask, _log: OpenLog) -> HeadView:
             adapter=ask.adapter,
             live=None,
             candidate=None,
+            turns=held.turns.height,
             step=None,
             alerts=(),
             damage=(),
@@ -70,6 +73,7 @@ def build_head(held: Held, ask: Ask, _log: OpenLog) -> HeadView:
         adapter=only,
         live=_version(held, only, "live"),
         candidate=_version(held, only, "candidate", "canary"),
+        turns=held.turns.height,
         step=None if steps.is_empty() else steps["step"].max(),  # pyright: ignore[reportArgumentType]
         alerts=tuple(Tally(state=state, count=count) for state in STATES if (count := counts.get(state))),
         damage=held.damage,
@@ -105,4 +109,4 @@ def _version(held: Held, adapter: str | None, *states: str) -> int | None:
     return max(found, default=None)
 
 
-TOPIC = of_part("head", build_head)
+TOPIC = of_part("head", build_head, tells_ages=True)

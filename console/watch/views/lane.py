@@ -6,6 +6,7 @@ import msgspec
 
 from checks.finding import Status
 from console.watch.views.place import Fault, Place
+from console.watch.views.verdict import Verdict
 
 LaneState = Literal["critical", "acked", "warning", "pending", "recovering", "ok", "no_data", "error", "silenced"]
 
@@ -55,20 +56,25 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """The check that grades it."""
     status: Status
     newest: float | None = None
-    """The lead value at the newest step that says."""
+    """The lead value at the newest step that says; where `newest_step` is None, the check's own, of everything held."""
     newest_step: int | None = None
+    """None where no step says, and for `stall`, whose verdict is a share of the whole time."""
     worst: float | None = None
-    """The worst lead value of the steps shown: each value stands with its worst."""
+    """The worst lead value of the steps, and of what the check names; None where the lead value is the check's own."""
     worst_word: str = "max"
     """`max` or `min`: which way is bad."""
     limit: float | None = None
-    """Threshold of the lead value; None where it has none."""
+    """Threshold of the lead value, the same that the verdict has; None where it has none in this unit."""
     below: bool = False
     """Whether it is at fault below the limit."""
+    verdict: Verdict | None = None
+    """What the check graded: `status` is about this number; None where the check could not give one."""
     parts: tuple[PartValue, ...] = ()
     steps: tuple[int, ...] = ()
     values: tuple[float | None, ...] = ()
-    """The curve; None where the log says that it is not a number."""
+    """The curve, by step; None where the log says that it is not a number."""
+    curve_unit: str = ""
+    """Unit of the curve, where it is another than `unit`."""
     band: tuple[float, float] | None = None
     """Baseline less and plus 12 MAD: what the y axis holds at least."""
     sampled_every: int | None = None

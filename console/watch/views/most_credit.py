@@ -42,6 +42,8 @@ class Pushed(NamedTuple):
     turn: int
     turn_id: str | None
     token_index: int
+    trainer_step: int | None
+    """Where the trainer stood in the scoring that it is of."""
     advantage: float
     tokens: int
 
@@ -147,6 +149,7 @@ def _credited(held: Held, read: _Read) -> Credited:
                 session_id=each.session_id,
                 turn=each.turn,
                 token_index=each.token_index,
+                step=each.trainer_step,
                 adapter=learner.adapter,
                 value=each.advantage,
             ),
@@ -170,7 +173,8 @@ def _pushed(batch: Batch, held: Held, learner: Learner) -> Iterator[Pushed]:
         pl.col("adapter").eq_missing(learner.adapter),
         step.is_null() | step.is_between(learner.first, learner.last),
     )
-    for row in used.select("session_id", "turn", "turn_id", "advantages", "loss_mask").iter_rows(named=True):
+    columns = ("session_id", "turn", "turn_id", "trainer_step", "advantages", "loss_mask")
+    for row in used.select(columns).iter_rows(named=True):
         values = np.array(row["advantages"], np.float64)
         mask = row["loss_mask"]
         if mask is not None and len(mask) >= len(values):
@@ -178,7 +182,8 @@ def _pushed(batch: Batch, held: Held, learner: Learner) -> Iterator[Pushed]:
         size = np.where(np.isfinite(values), np.abs(values), 0.0)
         at = int(size.argmax())
         if size[at] > 0:
-            yield Pushed(row["session_id"], row["turn"], row["turn_id"], at, float(values[at]), len(values))
+            place = (row["session_id"], row["turn"], row["turn_id"], at)
+            yield Pushed(*place, row["trainer_step"], float(values[at]), len(values))
 
 
 def _rewards(rewards: pl.DataFrame, turn_ids: Sequence[str]) -> dict[str, float]:

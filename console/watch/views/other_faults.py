@@ -17,7 +17,9 @@ class OtherFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 def other_faults(held: Held) -> OtherFaults:
     """As the list of trajectories counts them."""
+    drift = held.tokens.drift
+    looked = drift is not None and bool(drift["turns"].sum())
     return OtherFaults(
         breaks=break_rows(held).height if breaks_known(held) else None,
-        drift=None if held.tokens.drift is None else int(drift_rows(held)["retok"].sum()),
+        drift=int(drift_rows(held)["retok"].sum()) if looked else None,
     )

@@ -24,7 +24,7 @@ def topic(gradings: Gradings | None = None) -> Topic[SignalsAsk]:
     def build(held: Held, ask: SignalsAsk, log: OpenLog) -> SignalsView:
         return whole.build(held, ask, log) if held.source.part is None else _of_part(some, held, ask, log)
 
-    return of_part("signals", build)
+    return of_part("signals", build, tells_ages=True)
 
 
 def _of_part(builder: SignalsBuilder, held: Held, ask: SignalsAsk, log: OpenLog) -> SignalsView:

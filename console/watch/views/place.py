@@ -13,6 +13,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     token_index: int | None = None
     group_id: str | None = None
     step: int | None = None
+    """Of a token where the trainer stood in the scoring that the fault is of."""
     adapter: str | None = None
     kind: str | None = None
     value: float | None = None
@@ -20,7 +21,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def place_of_evidence(evidence: Evidence) -> Place:
     """The place of a piece of evidence."""
-    return Place(**{name: getattr(evidence, name) for name in Place.__struct_fields__})
+    place = Place(**{name: getattr(evidence, name) for name in Place.__struct_fields__})
+    return msgspec.structs.replace(place, step=evidence.trainer_step)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

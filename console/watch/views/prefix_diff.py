@@ -14,7 +14,7 @@ from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.diff_lines import DiffLine, DiffLines
 from console.watch.trace.id_diff import Run, runs
 from console.watch.trace.session_named import of_named
-from console.watch.trace.session_rows import break_rows
+from console.watch.trace.session_rows import break_rows, breaks_known
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
 
 CAUSES = {
@@ -192,7 +192,7 @@ def _effect(held: Held, trace: Trace, row: int, kind: str | None, common: int, l
     of_adapter = pl.col("adapter").eq_missing(pl.lit(turn["adapter"], pl.String))
     sessions = held.turns.filter(of_adapter)
     rows = break_rows(held)
-    known = held.tokens.breaks is not None or held.turns["link"].null_count() < held.turns.height
+    known = breaks_known(held)
     same = rows.filter((pl.col("kind") == kind) & pl.col("session_id").is_in(sessions["session_id"].unique().implode()))
     since = sessions["started_at"].min()
     return Effect(

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import msgspec
 import polars as pl
 
+from checks.eval_points import stepped
+from checks.eval_suites import suites_text
 from checks.finding import Finding
 from checks.ranking import Ranked
 from console.watch.held import Held, Origin
@@ -47,6 +49,8 @@ class Grading(NamedTuple):
     findings: Mapping[str, Finding]
     """Check to what it found."""
     falls: ToldFalls
+    suites: str
+    """Which held-out suite the adapter's numbers are of, where there are several."""
     origin: Origin
     replayed_at: datetime | None
 
@@ -77,8 +81,10 @@ class Gradings:
             adapter = _chosen(asked, adapter_tabs(held, whole.series, ranked, falls))
             findings = self.checks.of_adapter(held, adapter)
             series = whole.series.filter(pl.col("adapter").eq_missing(adapter))
+            own = pl.col("adapter").eq_missing(adapter)
+            suites = suites_text(stepped(held.evals.filter(own), held.versions.filter(own)))
             step, before = newest_step(series), self._last.get(asked)
-            made = Grading(0, adapter, series, step, ranked, findings, falls, held.source, held.replayed_at)
+            made = Grading(0, adapter, series, step, ranked, findings, falls, suites, held.source, held.replayed_at)
             known = before.number if before is not None and _same(before, made) else None
             made = made._replace(number=known or next(self._numbers))
             self._last[asked] = made
@@ -130,4 +136,5 @@ def _same(before: Grading, made: Grading) -> bool:
     """By identity, but for curves and falls: what did not change is the very same one."""
     findings = all(before.findings[check] is each for check, each in made.findings.items())
     curves = before.adapter == made.adapter and before.series.equals(made.series)
-    return curves and before.ranked is made.ranked and before.falls == made.falls and findings
+    held_out = before.falls == made.falls and before.suites == made.suites
+    return curves and before.ranked is made.ranked and held_out and findings

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -14,6 +15,7 @@ from console.watch.views.first_mover import FirstMover, Mover
 from console.watch.views.lane import Lane, LaneState, Onset, PartValue
 from console.watch.views.place import fault_of, place_of_evidence
 from console.watch.views.signal_findings import CHECK_OF, EVIDENCE, Thresholds
+from console.watch.views.verdict import Verdict, verdict_of
 from console.watch.widgets.palette import State
 
 BASELINE = 120
@@ -41,6 +43,8 @@ _UNITS = {
     "entropy": "nats",
     "grad_norm": "l2",
 }
+_OF_TIME = "of time"
+"""Unit of a stall as its check judges it."""
 _PARTS = {"min_w": "min", "kl_mu_old": "kl", "ess": "ess"}
 _OF_TOKENS = ("max_w", "staleness", "entropy")
 
@@ -72,6 +76,8 @@ class LaneSource(NamedTuple):
     alerts: Mapping[str, State]
     """Check to the state of its gravest alert, where it has one that is not ok."""
     tokens_read: bool
+    suites: str = ""
+    """Which held-out suite numbers are of, where there are several."""
 
 
 def signal_lanes(source: LaneSource, since: int | None) -> tuple[Lane, ...]:
@@ -95,11 +101,12 @@ def _lane(
     shown = steps >= since if since is not None else np.ones(len(steps), dtype=bool)
     newest = _newest(values)
     threshold = None if limit is None else _threshold(check, limit.argument, source.thresholds)
-    word, why = "MOVED" if state == "pending" and check not in source.alerts else None, finding.summary
+    verdict = verdict_of(signal.name, finding, threshold, source.suites)
+    word, why = _word(state, newest, alerted=check in source.alerts), finding.summary
     if state == "ok" and signal.name in _OF_TOKENS and _beyond(newest, threshold, limit):
         state, word = "pending", "LOGGED"
         why = f"the trainer logged {newest:.4g}, limit {threshold:g}; over the tokens: {why}"
-    return Lane(
+    lane = Lane(
         signal=signal.name,
         label=_label(signal, finding),
         unit=_UNITS[signal.name] + (" (estimate)" if part.name == ESTIMATE else ""),
@@ -113,6 +120,7 @@ def _lane(
         worst_word="min" if down else "max",
         limit=threshold,
         below=limit is not None and limit.below,
+        verdict=verdict,
         parts=_parts(signal, curves, finding, part),
         steps=tuple(steps[shown].tolist()),
         values=tuple(None if math.isnan(value) else value for value in values[shown].tolist()),
@@ -126,6 +134,32 @@ def _lane(
         faults_total=len(finding.evidence) + finding.evidence_omitted,
         why=why,
     )
+    by_check = signal.name == "stall" or newest is None
+    return _led_by(lane, verdict) if by_check and verdict is not None else lane
+
+
+def _led_by(lane: Lane, verdict: Verdict) -> Lane:
+    """The lane with its check's number at the head: no step has one, or none in the unit of the limit."""
+    curve = PartValue(name=f"{lane.unit} a step", newest=lane.newest, worst=lane.worst)
+    own = {"stall": _OF_TIME, "max_w": verdict.unit, "entropy": verdict.unit}
+    return msgspec.structs.replace(
+        lane,
+        unit=own.get(lane.signal, lane.unit),
+        newest=verdict.value,
+        newest_step=None,
+        worst=None,
+        limit=verdict.warn,
+        below=verdict.below,
+        parts=lane.parts if lane.newest is None else (curve,),
+        curve_unit="" if lane.newest is None else lane.unit,
+    )
+
+
+def _word(state: LaneState, newest: float | None, *, alerted: bool) -> str | None:
+    """For what the state's own word would not say: left its band without an alert; known, and not to be graded."""
+    if state == "pending" and not alerted:
+        return "MOVED"
+    return "UNGRADED" if state == "no_data" and newest is not None else None
 
 
 def _beyond(newest: float | None, threshold: float | None, limit: _Limit | None) -> bool:

@@ -125,9 +125,10 @@ class SignalsBuilder:
         mover = self._mover.of((grading.ranked, grading.falls, adapter), lambda: self._moved(grading))
         first = _first_step(series, mover, ask)
         alerted = _by_check(held)
-        source = LaneSource(series, findings, self._checks.thresholds, mover, alerted, held.tokens.share is not None)
+        read, limits = held.tokens.share is not None, self._checks.thresholds
+        source = LaneSource(series, findings, limits, mover, alerted, read, grading.suites)
         states = "|".join(f"{check} {state}" for check, state in sorted(alerted.items()))
-        inputs = (series, mover, states, first, source.tokens_read, *findings.values())
+        inputs = (series, mover, states, first, read, grading.suites, *findings.values())
         lanes = self._lanes.of(inputs, lambda: signal_lanes(source, first))
         newest = newest_step(series)
         return SignalsView(

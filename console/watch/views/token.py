@@ -17,6 +17,7 @@ from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.session_named import of_named
 from console.watch.trace.trace import RECENT, ToolsOf, Trace
+from console.watch.trace.turn_scorings import TurnScorings
 from console.watch.trace.turn_tokens import Scoring, TurnTokens
 from console.watch.trace.verdict import Verdict, WrongIds, verdict
 from console.watch.trace.weight_segments import Segment
@@ -39,7 +40,7 @@ class TokenAsk(Ask, frozen=True, kw_only=True):
     check: str | None = None
     """The check whose evidence this is."""
     step: int | None = None
-    """The trainer step whose scoring is wanted first."""
+    """The trainer step whose scoring is wanted; of several, or without one, that in which the token's w is worst."""
     scoring: int | None = None
     """Which scoring, counted from 0; before `step`."""
     first: int = -1
@@ -171,7 +172,7 @@ def token_view(held: Held, ask: TokenAsk, open_log: OpenLog, *, tools: ToolsOf, 
     row = None if trace is None else trace.log.row_of(ask.turn)
     if trace is None or row is None:
         return TokenView(session_id=ask.session_id, turn=ask.turn, found=False, turns=_numbers(trace))
-    scored = trace.scored(row, scoring=ask.scoring, step=ask.step)
+    scored = trace.scored(row, _scoring(ask, trace.scorings(row)))
     tokens = scored.tokens
     total = len(tokens.prompt) + len(tokens.completion)
     cursor = _cursor(ask, tokens)
@@ -213,6 +214,14 @@ def token_view(held: Held, ask: TokenAsk, open_log: OpenLog, *, tools: ToolsOf, 
         notes=tokens.notes,
         **_ids_of(trace, row, ask.turn, tokens),
     )
+
+
+def _scoring(ask: TokenAsk, scorings: TurnScorings) -> int:
+    """The one that is wanted; without any scoring 0."""
+    if ask.scoring is not None:
+        return ask.scoring % max(1, len(scorings.steps))
+    token = ask.token_index if side_of(ask) == "completion" else None
+    return scorings.first(step=ask.step, token=token) or 0
 
 
 def _numbers(trace: Trace | None) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from checks.token_context import Side
 from collector.terminal_text import terminal_safe
 from console.watch.trace.verdict import WORDS
 from console.watch.views.token import TokenRow, TokenView
@@ -78,6 +79,16 @@ def weights_text(row: TokenRow) -> str:
     if row.version is not None:
         return f"v{row.version}"
     return terminal_safe(row.label) if row.label is not None else NONE
+
+
+def no_token(view: TokenView, index: int, side: Side | None) -> str | None:
+    """Why there is no such token in the ids of a side, or with None in all of the turn; None where there is."""
+    count = {"prompt": view.prompt, "completion": view.completion, None: view.total}[side]
+    if 0 <= index < count:
+        return None
+    of_side = "" if side is None else f"{side} "
+    there = f"tokens 0 to {count - 1}" if count else "none"
+    return f"there is no {of_side}token {index}: the turn has {there}"
 
 
 def heat_limit(view: TokenView) -> float:

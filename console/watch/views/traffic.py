@@ -1,6 +1,6 @@
 """Sessions as they come in, their feedback and its delay, and what became trainable."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
@@ -14,18 +14,19 @@ from console.watch.trace.session_rows import session_rows
 from console.watch.trace.trace import ToolsOf
 from console.watch.views.last_turn import LastTurn, last_turn
 from console.watch.views.traffic_numbers import (
-    TRAINED,
     Delay,
     Judged,
     Reason,
     Stage,
     Tenant,
+    at_limit,
     failed,
+    feedback_recorded,
     first_token,
     judged,
     pace,
-    stages,
     tenants,
+    way,
 )
 from console.watch.views.trajectories import TrajectoryRow, trajectories_view
 
@@ -43,20 +44,25 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     """All but the list of sessions: made once for the same records."""
 
+    at: datetime | None
+    """The time of the newest record, from which pace and active sessions are counted back."""
     sessions: int
-    active: int
+    active: int | None
+    """None where no turn has a time."""
     turns: int
     pace: tuple[int, ...]
-    """Turns begun in each of the last minutes; the last one is under way."""
+    """Turns begun in each of the minutes to `at`; none where no turn has a time."""
     first_token: Delay
-    feedback: Judged
-    answered: int
-    """Sessions with feedback."""
-    failures: tuple[Failure, ...]
+    feedback: Judged | None
+    """None where feedback is not recorded."""
+    answered: int | None
+    """Sessions with feedback; None where it is not recorded."""
+    failures: tuple[Failure, ...] | None
+    """None where of no turn it is recorded whether it reached its end."""
+    at_limit: int | None
+    """Turns that the length limit ended; None where no turn says how it ended."""
     stages: tuple[Stage, ...]
     reasons: tuple[Reason, ...]
-    untrained: tuple[Failure, ...]
-    """Turns that are never trained on, by purpose."""
     tenants: tuple[Tenant, ...]
 
 
@@ -106,21 +112,22 @@ def _numbers(held: Held, narrowed: Held, adapter: str | None) -> Numbers:
     if adapter is not None:
         sessions = sessions.filter(pl.col("session_id").is_in(narrowed.turns["session_id"].implode()))
     at = held.newest_at
-    made, reasons = stages(narrowed)
-    purposes = narrowed.turns["purpose"].drop_nulls().value_counts(sort=True)
+    last_at = sessions["last_at"].drop_nulls()
+    found, lost, judges = way(narrowed), failed(narrowed), feedback_recorded(held)
     return Numbers(
+        at=at,
         sessions=sessions.height,
-        active=0 if at is None else int(sessions["last_at"].is_between(at - ACTIVE, at).sum()),
+        active=None if at is None or last_at.is_empty() else int(last_at.is_between(at - ACTIVE, at).sum()),
         turns=narrowed.turns.height,
         pace=pace(narrowed, at),
         first_token=first_token(narrowed),
-        feedback=judged(narrowed),
-        answered=sessions["judgements"].count(),
-        failures=tuple(Failure(how=how, turns=count) for how, count in failed(narrowed).items()),
-        stages=made,
-        reasons=reasons,
-        untrained=tuple(Failure(how=how, turns=count) for how, count in purposes.iter_rows() if how not in TRAINED),
-        tenants=tenants(sessions),
+        feedback=judged(narrowed) if judges else None,
+        answered=sessions["judgements"].count() if judges else None,
+        failures=None if lost is None else tuple(Failure(how=how, turns=count) for how, count in lost.items()),
+        at_limit=at_limit(narrowed),
+        stages=found.stages,
+        reasons=found.reasons,
+        tenants=tenants(sessions, found.trainable, feedback=judges),
     )
 
 

@@ -55,13 +55,15 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt and completion of its longest turn."""
     last_at: datetime | None
     breaks: int | None
-    """Turns that do not extend the turn they continue."""
+    """Turns that do not extend the turn they continue; None where that is not known of all its turns."""
     break_turn: int | None
     break_kind: str | None
     subagents: int | None
     compactions: int | None
     retok: int | None
     """Turns that come back as other ids; None where nobody looked."""
+    retok_unread: bool
+    """Whether that is looked at only where a turn is opened, as in a store: what stands there may be another number."""
     reward: float | None
     judgements: int | None
     """Feedback that stands."""
@@ -94,7 +96,9 @@ class TrajectoriesView(View, frozen=True, kw_only=True):
     sort: str
     descending: bool
     broken: int | None
-    """Sessions with a break; None where that cannot be told."""
+    """Sessions with a break; None where that cannot be told of any."""
+    prefix_unknown: int
+    """Sessions of which it cannot be told: without a break as far as it is known, and a turn without ids."""
     unanswered: int
     """Sessions without feedback."""
     share: float | None
@@ -108,7 +112,8 @@ def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesVi
     """The view that is asked for. FilterError where the filter cannot be used."""
     del open_log
     cut = pl.col("first_turn") > 1 if held.source.part is not None else pl.lit(False)
-    everything = session_rows(held).with_columns(begun_before=cut)
+    unread = pl.col("retok").is_null() & pl.lit(held.source.format == "store")
+    everything = session_rows(held).with_columns(begun_before=cut, retok_unread=unread)
     rows = everything if ask.adapter is None else everything.filter(pl.col("adapter") == ask.adapter)
     if ask.filter:
         broken = pl.when(pl.col("breaks") > 0).then(pl.lit("break")).when(pl.col("breaks") == 0).then(pl.lit("ok"))
@@ -130,6 +135,7 @@ def trajectories_view(held: Held, ask: Ask, open_log: OpenLog) -> TrajectoriesVi
         sort=sort,
         descending=ask.descending,
         broken=int((everything["breaks"] > 0).sum()) if told else None,
+        prefix_unknown=everything["breaks"].null_count(),
         unanswered=everything["judgements"].null_count(),
         share=held.tokens.share,
     )

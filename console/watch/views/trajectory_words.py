@@ -61,6 +61,8 @@ def _prefix(row: TrajectoryRow) -> str:
 
 
 def _retok(row: TrajectoryRow) -> str:
+    if row.retok_unread:
+        return "unread"
     return NONE if row.retok is None else f"✗{row.retok}" if row.retok else "✓"
 
 
@@ -104,7 +106,7 @@ COLUMNS: tuple[ListColumn, ...] = (
     ListColumn("tokens", "tok", 6, right=True),
     ListColumn("context", "ctx", 6, right=True, wide=True),
     ListColumn("breaks", "prefix", 7),
-    ListColumn("retok", "retok", 5),
+    ListColumn("retok", "retok", 6),
     ListColumn("reward", "reward", 6, right=True),
     ListColumn("feedback", "fb", 4),
     ListColumn("worst_w", "worst w", 7, right=True),
@@ -115,13 +117,20 @@ COLUMNS: tuple[ListColumn, ...] = (
 TITLES = {each.key: each.title for each in COLUMNS}
 
 
+def _broken(view: TrajectoriesView) -> str:
+    """How many break, and of how many that is not known."""
+    if view.broken is None:
+        return "prefix breaks n/d"
+    unknown = f" ({view.prefix_unknown:,} n/d)" if view.prefix_unknown else ""
+    return f"{view.broken:,} with a prefix break{unknown}"
+
+
 def list_words(view: TrajectoriesView) -> str:
     """How many sessions there are, how many break, and what they are sorted by."""
     of_part = "" if view.newest_turns is None else "newest part: "
     counts = f"{view.total:,} of {view.sessions:,}" if view.total != view.sessions else f"{view.sessions:,}"
     parts = [f"{of_part}{counts} session{'s' * (view.sessions != 1)}, {view.turns:,} turn{'s' * (view.turns != 1)}"]
-    if view.broken is not None:
-        parts.append(f"{view.broken:,} with a prefix break")
+    parts.append(_broken(view))
     parts.append(f"{view.unanswered:,} without feedback")
     if view.share is None:
         parts.append("weights not read yet")

@@ -88,8 +88,9 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     feedback: str | None
     """Kind and value of the last judgement of this turn."""
     worst_w: float | None
+    """Farthest from 1 in any scoring."""
     outliers: int | None
-    """Tokens with w above 2 or below 1/2; None where there is no ratio."""
+    """Tokens with w above 2 or below 1/2 in any scoring; None where there is no ratio."""
     retok_spans: int | None
 
 
@@ -116,8 +117,8 @@ class TurnsView(View, frozen=True, kw_only=True):
     task_id: str | None = None
     group_id: str | None = None
     reward: float | None = None
-    broken: int = 0
-    """Turns that break, declared ones aside."""
+    broken: int | None = None
+    """Turns that break, declared ones aside; None where none is known to, and a turn has no ids to tell it by."""
     tokens: int | None = None
     """Sampled in all its turns."""
 
@@ -154,7 +155,7 @@ def turns_view(held: Held, ask: TurnAsk, open_log: OpenLog, *, tools: ToolsOf) -
         task_id=_last(turns["task_id"]),
         group_id=_last(turns["group_id"]),
         reward=rewards[0] if rewards else None,
-        broken=sum(not each.declared for each in trace.breaks.breaks),
+        broken=_broken(trace),
         tokens=int(sampled.sum()) if len(sampled) else None,
     )
 
@@ -228,12 +229,12 @@ class _Rows:
         row = self._trace.log.row_of(number)
         if row is None:
             return None, None
-        tokens = self._trace.scored(row).tokens
-        worst, log_w = tokens.worst(), tokens.log_w()
-        if worst is None or log_w is None:
+        scorings = self._trace.scorings(row)
+        worst = scorings.worst()
+        if worst is None:
             return None, None
         with np.errstate(over="ignore"):
-            return float(np.exp(log_w[worst])), len(tokens.outliers())
+            return float(np.exp(worst)), scorings.outliers()
 
     def _retok(self, number: int) -> int | None:
         row = self._trace.log.row_of(number)
@@ -254,6 +255,11 @@ _AS_HELD = (
     "trainable",
     "untrainable_reason",
 )
+
+
+def _broken(trace: Trace) -> int | None:
+    found = sum(not each.declared for each in trace.breaks.breaks)
+    return found if found or trace.breaks.parents.keys() >= set(trace.numbers) else None
 
 
 def _last(names: pl.Series) -> str | None:

@@ -111,7 +111,7 @@ def session_words(view: TurnsView) -> str:
     parts = [f"{view.turns} turn{'s' * (view.turns != 1)}"]
     if view.tokens is not None:
         parts.append(f"{view.tokens:,} tokens sampled")
-    parts.append(f"{view.broken} break{'s' * (view.broken != 1)}")
+    parts.append("breaks n/d" if view.broken is None else f"{view.broken} break{'s' * (view.broken != 1)}")
     parts.append(f"reward {reward_text(view.reward)}")
     for name, value in (("tenant", view.tenant), ("task", view.task_id), ("group", view.group_id)):
         if value is not None:

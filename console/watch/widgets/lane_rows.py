@@ -11,6 +11,7 @@ from rich.style import Style
 from console.watch.compact import compact
 from console.watch.frame.row import shortened
 from console.watch.views.lane import Lane, Onset
+from console.watch.views.verdict import Verdict
 from console.watch.widgets.braille import Columns, Scale, column_at, columns_of, raster, scale_of
 from console.watch.widgets.palette import Curve, Palette
 
@@ -186,18 +187,40 @@ def _below(lane: Lane, rows: int, layout: LanesLayout, palette: Palette) -> list
     number = layout.number
     if rows == 1:
         said = " ".join(f"{part.name} {compact(part.newest, 5, missing=missing)}" for part in lane.parts)
-        return [_under(word, said or _unit(lane), lane, layout, palette)]
-    lines = [_under(word, _unit(lane), lane, layout, palette)]
+        return [_under(word, said if said and not lane.curve_unit else _unit(lane), lane, layout, palette)]
+    own = lane.newest_step is None and lane.verdict is not None
+    lines = [_under(word, _unit(lane) if own else _worst_is(lane), lane, layout, palette)]
     for part in lane.parts:
         newest, worst = (compact(each, number, missing=missing) for each in (part.newest, part.worst))
         text = f"{'':{layout.lead}}{part.name:<{LABEL}}{newest:>{number}} {worst:>{number}}"
         lines.append([Piece(set_cell_size(text, layout.left), palette.plain)])
+    if lane.verdict is not None and not own:
+        said = shortened(_verdict(lane, lane.verdict, layout), layout.left - 1)
+        lines.append([Piece(set_cell_size(said, layout.left), palette.plain)])
     blank = [Piece(" " * layout.left, palette.plain)]
     return [*lines[:rows], *[blank] * max(0, rows - len(lines))]
 
 
 def _unit(lane: Lane) -> str:
+    """The unit, and what the check made of it, or what the lead value is of where that is the check's own."""
+    if lane.verdict is None:
+        return _worst_is(lane)
+    if lane.newest_step is None:
+        return f"{lane.unit} {lane.verdict.of}"
+    return f"{lane.unit}; {compact(lane.verdict.value, 5)} {lane.verdict.of}"
+
+
+def _worst_is(lane: Lane) -> str:
     return f"{lane.unit}; worst is {lane.worst_word}" if lane.unit else ""
+
+
+def _verdict(lane: Lane, verdict: Verdict, layout: LanesLayout) -> str:
+    """What the check graded; with its limit, where that is not the lead value's."""
+    limit = ""
+    if lane.limit is None and verdict.warn is not None:
+        limit = f" {'<' if verdict.below else '>'}{compact(verdict.warn, 4)}"
+    value = f"{compact(verdict.value, layout.number):>{layout.number}}"
+    return f"{'':{layout.lead}}{'check':<{LABEL}}{value}{limit} {verdict.of}"
 
 
 def _under(word: str, said: str, lane: Lane, layout: LanesLayout, palette: Palette) -> list[Piece]:
@@ -228,6 +251,9 @@ def _gutter(lane: Lane, axis: tuple[int, int], rows: int, palette: Palette) -> l
         lines[1] = f"   {lane.onset.last - axis[1]} st"
     if rows > 3 and any(value is not None for value in lane.values):
         scale = _scale(lane)
+        if _is_flat(lane):
+            lines[2] = f" y={compact(lane.band[0] if lane.band else None)}"
+            return lines
         lines[2], lines[-1] = f" y{_le(palette)}{compact(scale.high)}", f" y{_ge(palette)}{compact(scale.low)}"
     return lines
 
@@ -245,6 +271,12 @@ def _scale(lane: Lane) -> Scale:
     return scale_of(lane.values, None if lane.band is None else Scale(*lane.band))
 
 
+def _is_flat(lane: Lane) -> bool:
+    """Whether curve and band are one value: there is no scale to be told then."""
+    known = {value for value in lane.values if value is not None}
+    return lane.band is not None and known == {*lane.band}
+
+
 def _curve(lane: Lane, axis: tuple[int, int], rows: int, layout: LanesLayout, palette: Palette) -> list[list[Piece]]:
     scale = _scale(lane)
     columns: Columns = columns_of(lane.steps, lane.values, Scale(*axis), layout.columns)
@@ -259,7 +291,7 @@ def _curve(lane: Lane, axis: tuple[int, int], rows: int, layout: LanesLayout, pa
 
 def _draw_limit(cells: list[list[tuple[str, Style]]], lane: Lane, scale: Scale, palette: Palette) -> None:
     """A line where nothing else is drawn."""
-    if lane.limit is None or not scale.low <= lane.limit <= scale.high:
+    if lane.limit is None or lane.curve_unit or not scale.low <= lane.limit <= scale.high:
         return
     share = (scale.high - lane.limit) / (scale.high - scale.low)
     row = cells[min(len(cells) - 1, int(share * len(cells)))]

@@ -78,6 +78,9 @@ def test_text_is_counted_in_characters():
     assert finding.value == 1 - 11 / 19
     assert finding.unit == "share of characters"
     assert "characters" in finding.summary
+    assert finding.breakdown == (
+        {"adapter": None, "turns": 2, "characters": 19, "tree_characters": 11, "share": 1 - 11 / 19},
+    )
 
 
 def test_messages_are_counted_a_line_each():

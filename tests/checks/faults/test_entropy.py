@@ -83,6 +83,25 @@ def test_a_collapse_over_the_run_is_dated() -> None:
     assert found.metrics["entropy_mean"] == pytest.approx((8 + 0.7 + 0.6) / 16)
 
 
+def test_what_moved_is_told_with_the_steps_of_both_medians_and_the_value_of_its_own() -> None:
+    # Sixteen steps: the first five have a median of 0.0125, the last five of 0.0362; 0.168 is 13 times the former.
+    logged = [0.0252, 0.0056, 0.0266, 0.0125, 0.008, 0.168, 0.0352, 0.0281, 0.0019, 0.0024, 0.0016,
+              0.0024, 0.0704, 0.0046, 0.0362, 0.051]  # fmt: skip
+    found = finding([], steps=steps(logged))
+    (fault,) = found.evidence
+    assert (fault.step, fault.value, fault.status) == (6, 0.168, "warn")
+    assert fault.text == (
+        "entropy surged from 0.0125 nats in the median of steps 1 to 5 to 0.0362 in that of 12 to 16; step 6, 0.168, is"
+        " the first beyond 2.5 times"
+    )
+
+
+def test_a_mean_says_over_how_much_it_is() -> None:
+    assert finding([], steps=steps([0.5, 0.25])).summary == "mean entropy 0.375 nats over 2 steps"
+    row = turn([-1.0, -1.0], entropies=[0.5, 0.25])
+    assert finding([row], steps=steps([9.0])).summary.startswith("mean entropy 0.375 nats over 2 tokens; ")
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf"), 1e61])
 def test_what_a_trainer_logged_as_no_finite_number_fails_and_counts_nowhere_else(bad: float) -> None:
     values = [2.0, bad, bad, bad, 2.0] + [2.0, bad] * 10
@@ -92,7 +111,7 @@ def test_what_a_trainer_logged_as_no_finite_number_fails_and_counts_nowhere_else
         ("not_finite", at) for at, value in enumerate(values, 1) if value != 2.0
     ]
     assert found.metrics == {"entropy_mean": 2.0}
-    assert found.summary == "mean entropy 2 nats; 13 steps whose entropy is not finite"
+    assert found.summary == "mean entropy 2 nats over 12 steps; 13 steps whose entropy is not finite"
     collapsed = finding([], steps=steps([*values, *[0.1] * 10, *[bad] * 3])).evidence
     assert [each.step for each in collapsed if each.kind is None] == [len(values) + 1]
 

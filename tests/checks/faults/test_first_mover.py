@@ -191,3 +191,25 @@ def test_weights_that_begin_to_be_older_in_a_synchronous_run_are_found() -> None
     stale[300:] += 1
     (move,) = found(pl.DataFrame({"step": np.arange(400), "staleness_mean": stale})).evidence
     assert (move.detail["signal"], move.step) == ("staleness", 300)
+
+
+def test_a_run_that_is_too_short_misses_no_column() -> None:
+    finding = found(incident(Move("staleness", 300, 12, 1)).head(40).drop("max_w"))
+    assert finding.missing == ()
+    assert finding.summary.endswith("for a baseline: the log has 40 steps")
+
+
+def test_a_long_run_without_signals_names_what_would_tell_of_them() -> None:
+    finding = found(pl.DataFrame({"step": range(60), "lr": [1e-3] * 60}))
+    assert {"steps.grad_norm", "turns.trainer_logprobs"} <= {*finding.missing}
+
+
+def test_steps_without_a_gradient_are_no_part_of_the_norms_curve() -> None:
+    # 300 norms with a rise at the 250th; without a gradient in three of four steps the ranking sees just those.
+    rng = np.random.default_rng(3)
+    norms = np.exp(0.1 * rng.normal(size=300)) * np.where(np.arange(300) >= 250, 3.0, 1.0)
+    dense = pl.DataFrame({"step": np.arange(300) * 4, "grad_norm": norms})
+    idle = pl.DataFrame({"step": [at for at in range(1200) if at % 4], "grad_norm": [0.0] * 900})
+    alone, among = found(dense), found(pl.concat([dense, idle]).sort("step"))
+    assert [each.detail for each in among.evidence] == [each.detail for each in alone.evidence]
+    assert [each.step for each in alone.evidence] == [1000]

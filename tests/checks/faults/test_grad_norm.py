@@ -95,5 +95,10 @@ def test_a_step_that_loss_scaling_skipped_warns_and_other_infinities_fail(
     assert [each.kind for each in found.evidence] == ["not_finite"]
 
 
-def test_no_multiple_is_said_where_no_step_has_enough_before_it() -> None:
-    assert check("grad-norm", steps=steps([1.0] * 5)).value is None
+def test_norms_too_few_for_a_multiple_are_not_ok_but_no_data() -> None:
+    # Sixteen steps of a healthy run; in eight of them every group had equal rewards.
+    found = check("grad-norm", steps=steps([287.0, 0.3, 0.1, 10.4, *[0.0] * 8, 153.0, 1.8, 0.001, 0.01]))
+    assert (found.status, found.value, found.metrics) == ("no_data", None, {"grad_norm_max": 287.0})
+    assert found.summary == "16 steps, 8 of them with a finite norm above 0; a spike is told by 10 such steps before it"
+    eleven = check("grad-norm", steps=steps([1.0, 0.0] * 10 + [3.0]))
+    assert (eleven.status, eleven.value) == ("ok", pytest.approx(3.0))

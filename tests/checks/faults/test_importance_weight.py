@@ -333,3 +333,20 @@ def test_the_samples_are_read_as_meant() -> None:
     folder = Path(__file__).parents[3] / "samples" / "importance-weight"
     found = run(open_log(folder / "fires.jsonl"), checks=IW).findings[0]
     assert {each.kind for each in found.evidence} == {"unscaled_temperature"}
+
+
+@pytest.mark.parametrize(
+    ("logged", "value", "unit", "warn"),
+    [
+        ({"mean_abs_dlogp": 0.02, "kl_mu_old": 0.001}, 0.02, "nats", 0.03),
+        ({"kl_mu_old": 0.001, "kl_k3": 0.002, "max_w": 2.0}, 0.001, "nats of k1", 0.01),
+        ({"max_w": 2.0, "ess": 0.9}, 2.0, "largest w", 10.0),
+    ],
+)
+def test_a_log_of_numbers_by_step_is_told_by_one_that_it_has(
+    logged: dict[str, float], value: float, unit: str, warn: float
+) -> None:
+    found = run({"steps": pl.DataFrame([{"step": 1, **logged}])}, checks=IW).findings[0]
+    assert (found.status, found.value, found.unit) == ("ok", value, unit)
+    assert found.threshold is not None
+    assert found.threshold.warn == warn

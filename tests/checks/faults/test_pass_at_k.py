@@ -44,9 +44,9 @@ def test_the_metrics_are_of_the_newest_evaluation() -> None:
     assert check("pass-at-k", evals=evals).metrics == {"pass_at_1": 1.0, "pass_at_2": 1.0}
 
 
-def test_suites_do_not_share_tasks() -> None:
-    evals = [*samples([(2, 0)], suite="x"), *samples([(2, 2)], suite="y")]
-    assert check("pass-at-k", evals=evals).metrics == {"pass_at_1": 0.5, "pass_at_2": 0.5}
+def test_suites_are_not_pooled() -> None:
+    evals = [*samples([(4, 0)], suite="x"), *samples([(2, 2)], suite="y")]
+    assert check("pass-at-k", evals=evals).metrics == {"pass_at_1": 0.0, "pass_at_2": 0.0, "pass_at_4": 0.0}
 
 
 def test_pass_at_1_up_and_pass_at_k_down_is_a_collapse() -> None:

@@ -89,3 +89,38 @@ def test_a_trainers_own_numbers_are_used_where_tokens_say_nothing() -> None:
 
 def test_limits_are_the_callers() -> None:
     assert finding([turn(9, (7, 0, 10))], limits={"warn_at": 1}).status == "warn"
+
+
+BATCH = {"session_id": "s", "completion_ids": [1, 2], "adapter": "a", "adapter_version": 0, "trainer_version": 0,
+         "trainer_step": 0}  # fmt: skip
+SAVED = pl.DataFrame({"adapter": ["a"], "version": [0], "state": ["live"], "optimizer_step": [0]})
+
+
+def updates(*staleness: float) -> pl.DataFrame:
+    """What the trainer logged of each update on one batch."""
+    steps = range(1, len(staleness) + 1)
+    return pl.DataFrame({"adapter": ["a"] * len(staleness), "step": steps, "staleness_mean": staleness})
+
+
+def test_each_update_on_one_batch_trains_on_tokens_one_step_staler() -> None:
+    # Scored once, at step 0; trained on in steps 1 to 4, which stood at 0 to 3.
+    found = finding([BATCH], versions=SAVED, steps=updates(0.0, 1.0, 2.0, 3.0))
+    assert (found.status, found.value) == ("ok", 3.0)
+    assert found.metrics == {"staleness_mean": 1.5, "staleness_min": 0, "staleness_max": 3.0, "mixed_version_turns": 0}
+    assert found.summary == (
+        "mean 1.5, 0 to 3 over 4 steps, as the trainer logged it; where it scored tokens, before their first update, "
+        "0 to 0; 0 turns of mixed versions"
+    )
+
+
+def test_updates_beyond_the_bounds_are_told_by_their_steps() -> None:
+    found = finding([BATCH], versions=SAVED, steps=updates(*map(float, range(7))))
+    assert (found.status, found.value) == ("warn", 6.0)
+    assert [(each.step, each.kind, each.value) for each in found.evidence] == [(7, "stale", 6.0), (6, "stale", 5.0)]
+    assert finding([BATCH], versions=SAVED, steps=updates(*map(float, range(10)))).status == "fail"
+
+
+def test_tokens_that_tell_of_half_the_steps_stand_before_what_was_logged() -> None:
+    rows = [BATCH, BATCH | {"turn": 2, "trainer_step": 1}]
+    found = finding(rows, versions=SAVED, steps=updates(0.0, 1.0, 7.0, 7.0))
+    assert (found.metrics["staleness_mean"], found.value) == (0.5, 1)

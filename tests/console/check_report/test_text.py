@@ -132,6 +132,15 @@ def test_what_could_not_be_checked_says_what_is_missing_and_how_to_record_it(sho
     ) in render_text(made, {}, width=80, colour=False)
 
 
+def test_lines_below_a_check_without_data_keep_their_indent_where_they_wrap(shown: Shown) -> None:
+    names = tuple(f"turns.column_{at}" for at in range(9))
+    no_data = Finding.no_data("staleness", "nothing", missing=names)
+    told = render_text(of(no_data), {}, width=60, colour=False).partition("? staleness: nothing\n")[2].split("\n\n")[0]
+    assert len(told.splitlines()) > 2
+    assert {line[:4] for line in told.splitlines()} == {"    "}
+    assert " ".join(told.split()) == f"missing: {', '.join(names)}"
+
+
 def test_the_end_says_what_to_look_at_next_worst_first(shown: Shown) -> None:
     end = rendered(shown).partition("What to look at next\n")[2].splitlines()
     assert end[:2] == ["1. importance-weight: temperature; dtype plain", "2. prefix-break: the chat template"]
@@ -197,7 +206,7 @@ def test_a_number_is_said_once_and_further_numbers_stand_for_a_missing_remark(sh
     assert line(value=30.0, detail={"to_s": 1234, "token_id": 1234, "none": None}) == (
         "step 4 · 30 s · to_s 1,234 · token_id 1234"
     )
-    assert line(kind="stale", status="info") == "step 4 · stale · info"
+    assert line(kind="stale", status="info") == "step 4 · stale · alone info"
 
 
 def test_a_threshold_that_was_turned_off_is_off() -> None:

@@ -13,7 +13,15 @@ from tests.checks.simulated_runs import Move, simulated_run
 from tests.console.watch.alert_history import EVERY_S, START, as_frame, evaluated
 from tests.console.watch.fake_feed import held
 
-WORST = Evidence(session_id="support/7f3a91c2", turn=4, token_index=1187, adapter="refund", value=8.32, kind="stale")
+WORST = Evidence(
+    session_id="support/7f3a91c2",
+    turn=4,
+    token_index=1187,
+    adapter="refund",
+    value=8.32,
+    kind="stale",
+    detail={"trainer_step": 206},
+)
 MOVES = (Move("staleness", 200, 14, 1), Move("max_w", 206, 13, 2), Move("entropy", 214, 14, 2))
 
 

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import polars as pl
 import pytest
 
 from collector.errors import UserError
@@ -13,7 +14,7 @@ from console.watch.feed import Feed
 from console.watch.held import Held, Origin
 from console.watch.log_part import LogPart
 from console.watch.status import Status
-from console.watch.topic import Ask, OpenLog, Topic
+from console.watch.topic import Ask, OpenLog, Topic, View
 from tests.console.watch.fake_source import AT, COUNT, Count, FakeSource, Posted, count, steps
 
 NOW = AT + timedelta(seconds=30)
@@ -21,8 +22,8 @@ NOW = AT + timedelta(seconds=30)
 
 @contextmanager
 def feeding(source: FakeSource, **settings: object) -> Generator[tuple[Feed, Posted]]:
-    """A feed that was started, on a clock that stands still."""
-    feed = Feed(lambda: source, interval_s=0.005, clock=lambda: NOW, **settings)  # pyright: ignore[reportArgumentType]
+    """A feed that was started, on a clock that stands still unless another one is given."""
+    feed = Feed(lambda: source, interval_s=0.005, **{"clock": lambda: NOW, **settings})  # pyright: ignore[reportArgumentType]
     posted = Posted()
     feed.start(posted)
     try:
@@ -317,6 +318,125 @@ def test_a_view_that_cannot_be_built_is_said_in_its_place():
     with feeding(FakeSource(steps(1))) as (feed, posted):
         feed.ask(Topic("count", refused), Ask())
         posted.wait_for(Failed("count", Ask(), "no session 7f3a"))
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Age(View, frozen=True, kw_only=True):
+    """How long before the time it is built for the first step was."""
+
+    seconds: float
+
+
+def age_of(held: Held, ask: Ask, log: OpenLog) -> Age:
+    """Tells it."""
+    return Age(seconds=((held.replayed_at or held.read_at) - AT).total_seconds())
+
+
+AGE: Topic[Ask] = Topic("age", age_of, tells_ages=True)
+
+
+def test_what_tells_ages_is_built_anew_each_minute_though_nothing_is_written_and_nothing_else_is():
+    built: list[Held] = []
+
+    def noted(held: Held, ask: Ask, log: OpenLog) -> Count:
+        built.append(held)
+        return count(held, ask, log)
+
+    source, clock = FakeSource(steps(2)), Clock()
+    with feeding(source, clock=clock) as (feed, posted):
+        feed.ask(AGE, Ask())
+        feed.ask(Topic("noted", noted), Ask())
+        posted.wait_for(Age(seconds=30.0))
+        posted.wait_for(Count(steps=2))
+        clock.now += timedelta(seconds=59)
+        looked(source)
+        assert Age(seconds=89.0) not in posted.views()
+        clock.now += timedelta(seconds=1)
+        posted.wait_for(Age(seconds=90.0))
+        clock.now += timedelta(hours=1)
+        posted.wait_for(Age(seconds=3690.0))
+        looked(source)
+    assert [each for each in posted.views() if isinstance(each, Age)] == [
+        Age(seconds=30.0), Age(seconds=90.0), Age(seconds=3690.0),
+    ]  # fmt: skip
+    assert len(built) == 1
+
+
+def looked(source: FakeSource) -> None:
+    """Until it was looked at some more times."""
+    while source.polled.acquire(blocking=False):
+        pass
+    for _ in range(5):
+        assert source.polled.acquire(timeout=30)
+
+
+def test_a_pause_keeps_the_ages_that_it_froze():
+    source, clock = FakeSource(steps(2)), Clock()
+    with feeding(source, clock=clock) as (feed, posted):
+        feed.ask(AGE, Ask())
+        posted.wait_for(Age(seconds=30.0))
+        clock.now += timedelta(seconds=60)
+        posted.wait_for(Age(seconds=90.0))
+        feed.pause()
+        clock.now += timedelta(hours=1)
+        looked(source)
+        feed.forget("age")
+        feed.ask(AGE, Ask(first=1))
+        posted.wait_for(lambda each: isinstance(each, Built) and each.ask == Ask(first=1))
+        assert posted.views()[-1] == Age(seconds=90.0)
+        feed.live()
+        posted.wait_for(Age(seconds=3690.0))
+
+
+@pytest.mark.parametrize("settings", [{"at": lambda held: AT + timedelta(seconds=1)}, {}])
+def test_for_a_replay_and_a_saved_log_no_time_passes(settings: dict[str, object]):
+    held = steps(2)._replace(read_at=NOW)
+    source, clock = FakeSource(held if settings else held._replace(source=WHOLE)), Clock()
+    shown = Age(seconds=1.0 if settings else 30.0)
+    with feeding(source, clock=clock, **settings) as (feed, posted):
+        feed.ask(AGE, Ask())
+        posted.wait_for(shown)
+        clock.now += timedelta(hours=1)
+        looked(source)
+        feed.ask(AGE, Ask(first=1))
+        posted.wait_for(lambda each: isinstance(each, Built) and each.ask == Ask(first=1))
+    assert posted.views() == [shown, shown]
+
+
+def test_of_a_store_that_cannot_be_read_no_age_is_told_anew():
+    source, clock = FakeSource(steps(2)), Clock()
+    with feeding(source, clock=clock, retry_s=(0.01,)) as (feed, posted):
+        feed.ask(AGE, Ask())
+        posted.wait_for(Age(seconds=30.0))
+        source.error = "gone"
+        posted.wait_for(lambda each: isinstance(each, Status) and each.state == "disconnected")
+        clock.now += timedelta(hours=1)
+        looked(source)
+        assert posted.views() == [Age(seconds=30.0)]
+        source.error = None
+        posted.wait_for(Age(seconds=3630.0))
+
+
+def test_a_window_by_time_moves_on_though_nothing_is_written():
+    def last_minute(held: Held, now: datetime) -> Held:
+        return held._replace(steps=held.steps.filter(pl.col("at") >= now - timedelta(minutes=1)))
+
+    source, clock = FakeSource(steps(5)), Clock()
+    with feeding(source, clock=clock, within=last_minute) as (feed, posted):
+        feed.ask(COUNT, Ask())
+        posted.wait_for(Count(steps=5))
+        # 62 s after the first step: those of the seconds 2, 3 and 4 are within the last minute.
+        clock.now += timedelta(seconds=32)
+        posted.wait_for(Count(steps=3))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -59,6 +59,11 @@ def test_without_a_terminal_it_names_the_options_that_need_none(store: Path, cap
         (["--rows", "0", "--json", "logs"], "--rows is 0, expected 1 or more"),
         (["--plain", "token"], "give --session ID"),
         (["--plain", "token", "--session", "session-00000001"], "give --turn N"),
+        (["--plain", "alerts", "--session", "s"], "alerts takes no --session: that is for turn, token, prefix_diff"),
+        (["--json", "signals", "--turn", "1"], "signals takes no --turn"),
+        (["--plain", "logs", "--token", "1"], "logs takes no --token: that is for token; leave it out"),
+        (["--plain", "retok_diff", "--session", "s", "--turn", "1", "--token", "1"], "retok_diff takes no --token"),
+        (["--plain", "turn", "--session", "session-00000001", "--turn", "99"], "turn 99 is not in what is watched"),
         (["--rw", "--web"], "--rw is for a terminal"),
         (["--no-mouse", "--web"], "--no-mouse is for a terminal; in the browser M hands the mouse over"),
     ],
@@ -70,6 +75,19 @@ def test_what_cannot_be_done_is_refused_in_one_line(
     assert (code, out) == (2, "")
     assert expected in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["--plain", "--json"])
+@pytest.mark.parametrize(("token", "code"), [(0, 0), (7, 0), (8, 2), (999, 2), (-1, 2)])
+def test_a_token_that_is_not_in_the_completion_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str, token: int, code: int
+):
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"session_id": "s", "turn": 1, "prompt_ids": [1, 2], "completion_ids": [*range(8)]}))
+    found, out, err = said(capfd, log, form, "token", "--session", "s", "--turn", "1", "--token", token)
+    assert (found, bool(out)) == (code, code == 0)
+    refusal = f"--token {token}: there is no completion token {token}: the turn has tokens 0 to 7\n"
+    assert err.endswith(refusal if code else "")
 
 
 def test_a_path_that_is_not_there_and_a_window_of_a_log_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

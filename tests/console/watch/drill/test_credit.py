@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars as pl
 import pytest
 
 from collector.records import Record, Reward, Score
@@ -291,3 +292,18 @@ def test_plain_and_json_say_the_same(sabotaged: Path) -> None:
         printed(Options(path=sabotaged), "token", place, rows=50, width=None).text, type=TokenView
     )
     assert [line for line in plain if line.startswith("credit: ")] == [f"credit: {line}" for line in told(view)]
+
+
+def test_of_two_suites_the_fall_is_told_and_its_suite_named(sabotaged: Path) -> None:
+    def two(held: Held) -> Held:
+        # On suite a every score is turned round: what fell on b rose on it, and the two are never one number.
+        turned = held.evals.with_columns(suite=pl.lit("a"), score=1 - pl.col("score"), passed=~pl.col("passed"))
+        return held._replace(evals=pl.concat([turned, held.evals.with_columns(suite=pl.lit("b"))]))
+
+    alone, among = credit(seen(sabotaged, "c2-09")).learned_by, credit(seen(sabotaged, "c2-09", two)).learned_by
+    assert alone is not None
+    assert among is not None
+    (one,), (other,) = [each.change for each in alone if each.bad], [each.change for each in among if each.bad]
+    assert one is not None
+    assert other is not None
+    assert (other.fell, other.suite, other.suites, other.score) == (True, "b", 2, one.score)

@@ -241,7 +241,21 @@ async def test_a_position_is_typed() -> None:
         text = await press(pilot, "g", "9", "9", "9", "9", "enter")
         assert "there is no token 9999" in text
         assert position(pilot) == 7
-        assert "is no token" in await press(pilot, "g", "x", "enter")
+        assert "both counted from 0" in await press(pilot, "g", "x", "enter")
+        completion = len(refund_log().table("turns")["completion_ids"][0])
+        beyond = await press(pilot, "g", "c", *str(completion), "enter")
+        assert f"no completion token {completion}: the turn has tokens 0 to {completion - 1}" in beyond
+        row = await press(pilot, "g", "c", "2", "enter")
+        assert f"token {prompt + 2}" in row
+        screen = pilot.app.screen
+        assert isinstance(screen, TokenScreen)
+        assert dict(screen.copies())["place"].endswith("completion token 2")
+
+
+async def test_a_token_that_a_command_names_and_that_is_not_there_is_said_to_be_missing() -> None:
+    place = {"session_id": "s", "turn": 1, "token_index": 999}
+    async with console(opened=("token", place)) as pilot:
+        assert "there is no completion token 999" in screen_text(pilot.app)
 
 
 async def test_colours_ids_and_scorings() -> None:

@@ -12,7 +12,13 @@ from console.watch.frame.filter import FilterError
 from console.watch.held import Held
 from console.watch.plain.trajectories import plain_trajectories
 from console.watch.topic import Ask
+from console.watch.views.other_faults import OtherFaults, other_faults
 from console.watch.views.trajectories import TOPIC, TrajectoriesView, TrajectoryRow
+from console.watch.views.trajectory_words import COLUMNS, list_words
+from console.watch.views.turn import TOPIC as TURN
+from console.watch.views.turn import TurnAsk, TurnsView
+from console.watch.views.turn import topic as turn_topic
+from console.watch.views.turn_words import session_words
 from tests.collector.published import small_backend
 from tests.console.watch.drill.held_log import SAMPLED_AT, held_of, log_of, turn
 from tests.console.watch.fake_feed import no_log
@@ -176,3 +182,65 @@ def test_names_from_the_log_cannot_drive_the_terminal() -> None:
 def test_nothing_is_no_session() -> None:
     view = seen(held_of(log_of([])))
     assert (view.total, view.rows, view.broken) == (0, (), None)
+
+
+def of_text(session: str, number: int) -> dict[str, Any]:
+    return of(session, number, prompt_ids=None, completion_ids=None)
+
+
+def test_sessions_of_text_are_not_said_to_be_in_order() -> None:
+    turns = [
+        of_text("text", 1),
+        of_text("text", 2),
+        of("ids", 1),
+        of("both", 1),
+        of_text("both", 2),
+        *(of("broken", at, prompt_ids=[*range(at, at + 40)]) for at in (1, 2)),
+        of_text("broken", 3),
+    ]
+    log = log_of(turns)
+    held = held_of(log, Tools(SMALL))
+    view = seen(held)
+    rows = {name: row_of(view, name) for name in ("text", "ids", "both", "broken")}
+    assert [row.breaks for row in rows.values()] == [None, 0, None, 1]
+    assert [rows[name].retok for name in ("text", "ids", "both")] == [None, 0, None]
+    column = next(each for each in COLUMNS if each.key == "breaks")
+    assert [column.cell(row) for row in rows.values()] == ["–", "✓", "–", "✗ t2"]
+    assert (view.broken, view.prefix_unknown) == (1, 2)
+    assert "1 with a prefix break (2 n/d)" in list_words(view)
+    assert {row.session_id for row in seen(held, filter="prefix:ok").rows} == {"ids"}
+    asked = [TURN.build(held, TurnAsk(session_id=name), lambda: log) for name in rows]
+    assert [each.broken for each in asked if isinstance(each, TurnsView)] == [None, 0, None, 1]
+    said = [session_words(each).split(" · ") for each in asked if isinstance(each, TurnsView)]
+    assert [each for words in said for each in words if "break" in each] == [
+        "breaks n/d",
+        "0 breaks",
+        "breaks n/d",
+        "1 break",
+    ]
+
+
+def test_a_log_of_text_has_no_number_of_breaks_nor_of_drift() -> None:
+    held = held_of(log_of([of_text("text", 1), of_text("text", 2)]), Tools(SMALL))
+    view = seen(held)
+    assert (view.broken, view.prefix_unknown) == (None, 1)
+    assert "prefix breaks n/d" in list_words(view)
+    assert other_faults(held) == OtherFaults(breaks=None, drift=None)
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "of_turn", "listed"),
+    [(True, False, True, "unread"), (False, True, True, "✗1"), (False, False, False, "–")],
+)
+def test_what_a_list_does_not_re_encode_and_its_turns_do_is_unread(
+    store: bool, read: bool, of_turn: bool, listed: str
+) -> None:
+    spelled = [SMALL.backend.token_to_id(letter) for letter in "<think>"]
+    log = log_of([of("s", 1, completion_ids=spelled)])
+    held = held_of(log, Tools(SMALL) if read else None, store=store)
+    column = next(each for each in COLUMNS if each.key == "retok")
+    assert column.cell(seen(held).rows[0]) == listed
+    own = turn_topic(lambda: Tools(SMALL) if of_turn else Tools())
+    turns = own.build(held, TurnAsk(session_id="s"), lambda: log)
+    assert isinstance(turns, TurnsView)
+    assert turns.rows[0].retok_spans == (1 if of_turn else None)

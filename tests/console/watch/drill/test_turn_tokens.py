@@ -143,18 +143,16 @@ def test_the_first_scoring_is_shown_and_the_newest_of_its_adapter_beside_it(scor
     assert (found.pi_old.tolist(), found.pi_now.tolist()) == ([-0.25, -0.25], [-0.1, -0.1])
 
 
-def test_a_scoring_is_chosen_by_its_step_or_its_place(scored_three_times: SessionTurns) -> None:
-    assert turn_tokens(scored_three_times, 0, step=14).chosen == 1
-    assert turn_tokens(scored_three_times, 0, step=99).chosen == 0
-    by_place = turn_tokens(scored_three_times, 0, scoring=2, step=14)
-    assert (by_place.chosen, by_place.newest, by_place.pi_now) == (2, None, None)
-    assert by_place.pi_old is not None
-    assert by_place.pi_old.tolist() == [-0.9, -0.9]
+def test_another_scoring_is_shown_with_its_own_numbers(scored_three_times: SessionTurns) -> None:
+    found = turn_tokens(scored_three_times, 0, scoring=2)
+    assert (found.chosen, found.newest, found.pi_now) == (2, None, None)
+    assert found.pi_old is not None
+    assert found.pi_old.tolist() == [-0.9, -0.9]
 
 
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize(
-    ("after_s", "steps", "entropy"), [(-20, [], None), (-5, [], None), (50, [5], 0.25), (150, [5, 9], 0.25)]
+    ("after_s", "steps", "entropy"), [(-20, [], None), (-5, [], None), (50, [5], 0.25), (150, [5, 9], 0.5)]
 )
 def test_a_replay_shows_the_scorings_of_the_steps_of_its_own_adapter_that_had_ended(
     store: bool, after_s: float, steps: list[int], entropy: float | None

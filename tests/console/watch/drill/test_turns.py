@@ -1,6 +1,7 @@
 """The turns of a session: how they stand to each other, what was tried again, and what was said."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from console.watch.held import Held
 from console.watch.plain.turn import plain_turn
 from console.watch.views.turn import TOPIC, TurnAsk, TurnsView
-from tests.console.watch.drill.held_log import held_of, log_of, turn
+from tests.console.watch.drill.held_log import SAMPLED_AT, held_of, log_of, turn
 
 
 def seen(turns: list[dict[str, Any]], asked: TurnAsk | None = None, **tables: list[dict[str, Any]]) -> TurnsView:
@@ -166,10 +167,9 @@ def test_a_replay_shows_no_later_turn_and_no_later_score() -> None:
         ),
         turn(2, prompt_ids=[1, 2, 3], completion_ids=[4]),
     ]
-    log = log_of(rows, steps=[{"step": 3, "adapter": "a"}])
+    log = log_of(rows, steps=[{"step": 3, "adapter": "a", "at": SAMPLED_AT + timedelta(seconds=14)}])
     held: Held = held_of(log)
-    then = held._replace(turns=held.turns.head(1), replayed_at=held.newest_at)
-    view = TOPIC.build(then, TurnAsk(session_id="s"), lambda: log)
+    view = TOPIC.build(held.until(SAMPLED_AT + timedelta(seconds=15)), TurnAsk(session_id="s"), lambda: log)
     assert isinstance(view, TurnsView)
     assert [(row.turn, row.worst_w) for row in view.rows] == [(1, 1.0)]
 

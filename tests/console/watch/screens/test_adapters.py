@@ -204,6 +204,7 @@ async def test_nothing_is_done_without_the_reason_and_the_whole_name(store: Path
         await pilot.pause()
         assert isinstance(console.screen, AdapterDialog)
         assert console.focused is console.screen.query_one("#cancel")
+        assert "touches   no open session of v1" in screen_text(console)
         for reason, name in (("", "bot"), ("  ", "bot"), ("because", "bo"), ("because", "other")):
             assert (await fill(pilot, console, reason=reason, name=name)).disabled
         assert not (await fill(pilot, console, reason="because", name="bot")).disabled
@@ -327,3 +328,27 @@ async def test_actions_are_off_in_a_replay(store: Path) -> None:
         await pilot.press("r")
         await pilot.pause()
         assert "L goes back to live" in screen_text(console)
+
+
+async def test_the_line_above_says_how_the_cycle_ended_and_the_row_of_stages_when_and_what_came_since(
+    store: Path,
+) -> None:
+    details = [
+        {"stage": "begin", "state": "begun", "started_by": "asked for", "feedback_seen": {"collector": 0}},
+        {"stage": "end", "state": "done", "endings": {"bot": "routed"}},
+    ]
+    events = [
+        {"at": ago(60 - at), "kind": "cycle", "detail": json.encode({"cycle": 4, **each}).decode()}
+        for at, each in enumerate(details)
+    ]
+    feedback = frame("feedback", [{"feedback_id": "f", "writer": "collector", "seq": 1}])
+    ended = read(store)._replace(events=frame("events", events), feedback=feedback)
+    async with shown(store, of=ended) as (console, _, pilot):
+        # The first adapter's candidate has more to say there.
+        await pilot.press("j")
+        await pilot.pause()
+        lines = [line.strip() for line in screen_text(console).split("\n")]
+        assert "cycle 4 ended: bot routed" in lines
+        [row] = [line for line in lines if line.startswith("CYCLE 4")]
+        assert row.endswith("ended 11:45  1 new feedback")
+        assert sum("new feedback" in line for line in lines) == 1

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from checks.alerting.alert_event import ACTS as KINDS
+from checks.finding import Evidence
 from checks.readers.event_tail import EventTail
 from collector.store.reader import Reader
 from collector.store.writer import Writer
@@ -34,7 +35,9 @@ from console.watch.views.signal_grading import Gradings
 from console.watch.views.signals import SHOWN_STEPS, SignalsAsk, SignalsBuilder
 from console.watch.widgets.lanes import SignalLanes
 from console.watch.widgets.palette import Palette
+from tests.console.watch.alert_history import as_frame, evaluated
 from tests.console.watch.fake_feed import FakeFeed, no_log
+from tests.console.watch.fake_feed import held as fake_held
 from tests.console.watch.incident_store import incident
 from tests.console.watch.screen_text import screen_text
 from tests.console.watch.text_snapshot import SIZES, assert_as_before
@@ -177,7 +180,7 @@ async def test_two_presses_lead_from_an_alert_to_its_worst_token() -> None:
         screen = pilot.app.screen
         assert isinstance(screen, OpenedScreen)
         assert screen.arguments == {"session_id": "support/7f3a91c2", "turn": 4, "token_index": 1187,
-                                    "check": "importance-weight"}  # fmt: skip
+                                    "check": "importance-weight", "step": 206}  # fmt: skip
 
 
 async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
@@ -185,7 +188,7 @@ async def test_enter_on_a_lane_leads_to_the_worst_token_of_its_alert() -> None:
         assert lanes_of(pilot)[:3] == ["staleness", "max_w", "entropy"]
         await pressed(pilot, "j", "enter")
         assert isinstance(pilot.app.screen, OpenedScreen)
-        assert pilot.app.screen.arguments["token_index"] == 1187
+        assert (pilot.app.screen.arguments["token_index"], pilot.app.screen.arguments["step"]) == (1187, 206)
 
 
 async def test_a_fault_that_names_only_a_step_leads_to_the_sessions_and_says_why() -> None:
@@ -212,6 +215,35 @@ async def test_a_fault_without_a_session_says_what_it_names(
         assert signals_screen.remark.startswith(said)
         await pilot.pause()
         assert (pilot.app.screen.arguments if isinstance(pilot.app.screen, SessionsScreen) else None) == opened
+
+
+@pytest.mark.parametrize("place", [Place(step=9), Place(adapter="refund"), Place(group_id="g")])
+async def test_without_a_turn_there_are_no_sessions_to_open(place: Place) -> None:
+    held = incident()
+    async with console(held._replace(turns=held.turns.clear())) as pilot:
+        signals_screen = cast("Any", pilot.app.screen)
+        signals_screen.go_to(place, "stall-time")
+        assert signals_screen.remark.endswith("not a token, and no turn is in what is watched")
+        await pilot.pause()
+        assert pilot.app.screen is signals_screen
+
+
+async def test_open_is_offered_where_it_opens_something() -> None:
+    named = {"importance-weight": Evidence(session_id="s-1", turn=2)}
+    events = as_frame(evaluated({"importance-weight": "ff", "stall-time": "ff"}, evidence=named))
+    content = fake_held(events=events)
+    async with console(content, start="alerts") as pilot:
+        offered: dict[str, bool] = {}
+        for keys in ((), ("j",)):
+            text = await pressed(pilot, *keys)
+            chosen = next(line for line in text.split("\n") if line.startswith(">"))
+            offered |= {rule: "(⏎ open)" not in text for rule in ("importance-weight", "stall-time") if rule in chosen}
+        assert offered == {"importance-weight": True, "stall-time": False}
+
+
+async def test_of_no_evaluation_it_is_not_said_that_there_was_none() -> None:
+    async with console(fake_held(), start="alerts") as pilot:
+        assert "no evaluation is on record" in screen_text(pilot.app)
 
 
 async def test_a_wide_terminal_has_the_faults_of_the_chosen_lane_beside_it_and_enter_goes_to_one() -> None:

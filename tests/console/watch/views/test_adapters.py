@@ -334,3 +334,26 @@ def test_the_view_is_json_of_itself(registry: Registry, tmp_path: Path) -> None:
     add_version(registry, tmp_path, 1, gate=REFUSED)
     view = look(registry, tmp_path, selected="bot")
     assert msgspec.json.decode(msgspec.json.encode(view), type=AdaptersView) == view
+
+
+def test_an_adapter_is_live_only_where_turns_of_users_came_to_it_lately(registry: Registry, tmp_path: Path) -> None:
+    add_bot(registry, "other", "zeta")
+    old, tried = turn("s", 0, ago_s=601), turn("s", 0, purpose="eval")
+    for turns in ([], [old], [tried]):
+        lines = look(registry, tmp_path, turns=turns).adapters
+        assert [(line.adapter, line.state, line.traffic) for line in lines] == [
+            ("bot", "parked", None), ("other", "parked", None),
+        ]  # fmt: skip
+    lines = look(registry, tmp_path, turns=[old, turn("s", 0, ago_s=599)]).adapters
+    assert [(line.adapter, line.state, line.traffic) for line in lines] == [
+        ("bot", "live", 1.0), ("other", "parked", 0.0),
+    ]  # fmt: skip
+
+
+def test_the_text_says_why_the_cycle_began_and_with_what_the_gate_compares(registry: Registry, tmp_path: Path) -> None:
+    begin = {"cycle": 1, "stage": "begin", "state": "begun", "started_by": "asked for"}
+    began = event("cycle", None, begin, ago_s=60)
+    lines = plain_adapters(look(registry, tmp_path, events=[began]), 120)
+    since = NOW - timedelta(seconds=60)
+    assert lines[1] == f"cycle 1: begun; why it began: asked for, since {since:%H:%M:%SZ}"
+    assert "  the gate compares a candidate with the live @0" in lines

@@ -228,6 +228,8 @@ def test_no_evaluator_is_said_in_capitals(tmp_path: Path) -> None:
         assert view(events, source=source).evaluating is False
         with Writer(store, "evaluator"):
             assert view(events, source=source).evaluating is True
+            silent = "an evaluator runs; nothing was written by one yet"
+            assert evaluator_text(view([], source=source)) == silent
         stopped = view(events, source=source)
     assert stopped.evaluating is False
     assert "NO EVALUATOR RUNS" in evaluator_text(stopped)

@@ -25,3 +25,12 @@ def test_a_version_is_said_to_have_done_what_its_scores_show(differences: list[f
     assert score is not None
     change = Change(since=1, step=2, version=2, parent=1, score=score)
     assert fared_text(LearnedBy(adapter="a", version=2, first=2, last=2, change=change)).startswith(said)
+
+
+@pytest.mark.parametrize(("suites", "said"), [(1, "over 8 tasks"), (2, "over 8 tasks of suite gate")])
+def test_of_several_suites_it_is_said_of_which_the_tasks_are(suites: int, said: str) -> None:
+    score = paired(dict.fromkeys(range(8), 0.25), dict.fromkeys(range(8), 0.75))
+    assert score is not None
+    change = Change(since=1, step=2, version=2, parent=1, score=score, suite="gate", suites=suites)
+    told = fared_text(LearnedBy(adapter="a", version=2, first=2, last=2, change=change))
+    assert told == f"v2 rose on held-out 0.25 → 0.75 {said}"

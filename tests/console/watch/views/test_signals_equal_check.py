@@ -44,6 +44,10 @@ def assert_equal(told: dict[str, Any], shown: SignalsView) -> None:
         graded = {each.check: (each.status, each.value, each.summary) for each in shown.findings}
         assert graded == {name: (each["status"], each["value"], each["summary"]) for name, each in findings.items()}
         assert {lane.check: lane.status for lane in shown.lanes} == {n: each["status"] for n, each in findings.items()}
+        for lane in shown.lanes:
+            of_check = findings[lane.check]["value"] if "max_w" not in told["metrics"] or lane.signal != "max_w" else (
+                told["metrics"]["max_w"])  # fmt: skip
+            assert (None if lane.verdict is None else lane.verdict.value) == of_check
     mover = next(each for each in told["findings"] if each["check"] == "first-mover")
     evidence = [each for each in mover["evidence"] if each.get("adapter") == shown.adapter]
     ranked = [(e["detail"]["signal"], e["detail"]["onset_first"], e["detail"]["onset_last"], e["detail"]["rank"],

@@ -241,7 +241,8 @@ async def test_the_layout_follows_the_terminal_while_it_runs() -> None:
             heights[width, height] = text
         assert heights[80, 24][1].startswith(" [1Sig] 2Traf")
         assert heights[60, 15][1].strip() == "2 words"
-        assert heights[59, 15] == [" ● LIVE 11:46:47Z  lag 0.4s 2 words", *[""] * 14]
+        told = [" ● LIVE 11:46:47Z  lag 0.4s 2 words", " 59x15 is too small for a screen: 60x15"]
+        assert heights[59, 15] == [*told, *[""] * 13]
         assert heights[200, 60][1].startswith(" [1 Signals] 2 Traffic")
 
 

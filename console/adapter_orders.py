@@ -58,13 +58,13 @@ def outcome(registry: Registry, adapter: str, revision: int, *, before: int | No
 
 
 def _done(order: Order, registry: Registry, serving: Serving) -> int:
-    name, actor, reason = order.adapter, order.actor, order.reason
+    name, actor, reason, seen = order.adapter, order.actor, order.reason, order.seen
     if order.action == "hold":
-        return adapters.hold(registry, name, actor=actor, reason=reason)
+        return adapters.hold(registry, name, actor=actor, reason=reason, seen=seen)
     if order.action == "release":
-        return adapters.release(registry, name, actor=actor, reason=reason)
+        return adapters.release(registry, name, actor=actor, reason=reason, seen=seen)
     if order.action == "pin":
-        return adapters.pin(registry, name, order.version, actor=actor, reason=reason)
+        return adapters.pin(registry, name, order.version, actor=actor, reason=reason, seen=seen)
     return _routed(order, registry, serving).revision
 
 

@@ -124,7 +124,7 @@ def _row(now: Standing, at: datetime) -> tuple[str, ...]:
         _or_dash(now.live.optimizer_step),
         "-" if now.canary is None else f"{_at(now.canary[0].version)} {number_text(now.canary[1], 'share')}",
         _at(candidates[-1]) if candidates else "-",
-        "-" if verdict is None else verdict[1] or "unreadable",
+        "-" if verdict is None else f"{_at(verdict[0])} {verdict[1] or 'unreadable'}",
         age_text((at - now.live_since).total_seconds()),
     )
 

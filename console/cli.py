@@ -2,11 +2,13 @@
 
 import argparse
 import difflib
+import errno
 import importlib
 import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, Protocol, cast
+from contextlib import suppress
+from typing import NoReturn, Protocol, TextIO, cast
 
 from collector.errors import UserError
 from collector.terminal_text import terminal_safe
@@ -30,6 +32,8 @@ COMMANDS = {
     "watch": "watch a store or a log in the terminal: which signal moved first, and why",
 }
 """Subcommand to its one-line help; `console.commands.<name>` implements it."""
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a disk answers that takes no more."""
 
 
 class Command(Protocol):
@@ -74,7 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(prog=f"roundhouse {words[0]}", description=command.__doc__)
     command.add_arguments(parser)
     try:
-        return command.run(parser.parse_args(_joined(words[1:])))
+        code = command.run(parser.parse_args(_joined(words[1:])))
+        # Else what cannot be written is found only when Python ends, too late for the exit code.
+        if cast(TextIO | None, sys.stdout) is not None:
+            sys.stdout.flush()
     except UserError as error:
         print(f"roundhouse {words[0]}: {terminal_safe(str(error))}", file=sys.stderr)
         return 2
@@ -84,6 +91,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        print(f"roundhouse {words[0]}: output cannot be written: {error.strerror}; make room for it", file=sys.stderr)
+        with suppress(OSError):  # What is left of it is not tried again when Python ends.
+            sys.stdout.close()
+        return 2
+    return code
 
 
 def _no_command(words: list[str]) -> int:

@@ -98,6 +98,13 @@ def pinned_best(snapshot: RegistrySnapshot, adapter: str) -> int:
     return standing(snapshot, adapter).best
 
 
+def tried_version(now: Standing) -> int | None:
+    """The version that waits for a decision: the canary, else the newest candidate."""
+    if now.canary is not None:
+        return now.canary[0].version
+    return next((each.version for each in reversed(now.versions) if each.state == "candidate"), None)
+
+
 def ancestry(snapshot: RegistrySnapshot, adapter: str, version: int) -> tuple[int, ...]:
     """A version and what it was trained from, one after the other, down to version 0.
 

@@ -182,27 +182,29 @@ def superseded(snapshot: RegistrySnapshot, adapter: str) -> tuple[Version, ...]:
     return tuple(each for each in now.versions if each.state == "live" and each.version != now.live.version)
 
 
-def hold(registry: Registry, adapter: str, *, actor: str, reason: str) -> int:
+def hold(registry: Registry, adapter: str, *, actor: str, reason: str, seen: int | None = None) -> int:
     """Nothing of the adapter is promoted by itself until it is released; a person may still promote."""
     with registry.together():
-        held = _standing(registry, adapter).held
+        held = standing(_unchanged(registry, adapter, seen), adapter).held
         if held is not None:
             raise RegistryConflict(f"{adapter} is held already, by {held.actor}: {held.reason}")
         return registry.record_decision(adapter, "hold", actor=actor, reason=reason)
 
 
-def release(registry: Registry, adapter: str, *, actor: str, reason: str) -> int:
+def release(registry: Registry, adapter: str, *, actor: str, reason: str, seen: int | None = None) -> int:
     """Ends a hold."""
     with registry.together():
-        if _standing(registry, adapter).held is None:
+        if standing(_unchanged(registry, adapter, seen), adapter).held is None:
             raise RegistryConflict(f"{adapter} is not held; there is nothing to release")
         return registry.record_decision(adapter, "release", actor=actor, reason=reason)
 
 
-def pin(registry: Registry, adapter: str, version: int | None, *, actor: str, reason: str) -> int:
+def pin(
+    registry: Registry, adapter: str, version: int | None, *, actor: str, reason: str, seen: int | None = None
+) -> int:
     """Names what the gate compares with beside the live version; None goes back to the rule of `pinned_best`."""
     with registry.together():
-        snapshot = registry.snapshot()
+        snapshot = _unchanged(registry, adapter, seen)
         if version is not None and (found := version_of(snapshot, adapter, version)).state not in ("live", "retired"):
             raise Refused(f"{shown(found)} is {found.state} and never was live; only a version that was can be pinned")
         if snapshot.pinned.get(adapter_of(snapshot, adapter).adapter) == version:
@@ -250,10 +252,6 @@ def _refuse_later(last: Audit | None, adapter: str, seen: int) -> None:
             f"{adapter} was changed at revision {last.revision} ({last.action} by {last.actor}: {last.reason}), after "
             f"revision {seen} that this was decided at; look again and decide anew"
         )
-
-
-def _standing(registry: Registry, adapter: str) -> Standing:
-    return standing(registry.snapshot(), adapter)
 
 
 def _after(snapshot: RegistrySnapshot, now: Standing, target: int) -> list[int]:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from collector.errors import UserError
 from collector.terminal_text import terminal_safe
@@ -67,6 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Opens the console, or prints one screen."""
+    # Python leaves it out where the caller closed it.
+    if cast(TextIO | None, sys.stdout) is None:
+        raise UserError("standard output is closed; a screen is shown in a terminal, or printed into a file or a pipe")
     options = options_of(args)
     if args.plain is not None or args.json is not None:
         return _print(args, options)

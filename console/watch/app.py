@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
 from textual.binding import BindingType
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -17,18 +15,18 @@ from console.watch.builder import Built, Failed
 from console.watch.feed import Feed
 from console.watch.frame import pane_size
 from console.watch.frame.crash import crash_text
-from console.watch.frame.export import file_name
+from console.watch.frame.exporting import Exporting
 from console.watch.frame.frame_app import Facts
 from console.watch.frame.key_order import GIVEN_UP_S, Turn
 from console.watch.frame.keys import ALONG_ROWS, ALWAYS, BY_ID, WITHOUT_VIEW, bound, key_text, letters
 from console.watch.frame.obey import obey
 from console.watch.frame.opening import OpeningScreen
-from console.watch.frame.outlets import write_json, write_view
 from console.watch.frame.palette_provider import ConsoleCommands
 from console.watch.frame.screen_list import SCREENS, TABS, screen_class
 from console.watch.frame.terminal_app import TerminalApp
 from console.watch.frame.text_screen import TextScreen
 from console.watch.frame.watch_screen import WatchScreen
+from console.watch.from_feed import FromFeed
 from console.watch.status import Status
 from console.watch.topic import Ask, Topic
 from console.watch.widgets.palette import Palette
@@ -47,14 +45,6 @@ def own_topics() -> Topics:
     from console.watch.views import head, step_time
 
     return {"head": head.TOPIC, "step_time": step_time.TOPIC}
-
-
-class FromFeed(Message):
-    """Something new, handed over from the feed's thread."""
-
-    def __init__(self, what: Built | Failed | Status) -> None:
-        super().__init__()
-        self.what = what
 
 
 class WatchApp(TerminalApp):
@@ -107,6 +97,9 @@ class WatchApp(TerminalApp):
         self._given_topics = topics
         self._loading = False
         self.adapter = adapter
+        self._begun_with = adapter
+        self.refusal: UserError | None = None
+        """Why it ended, where what it was begun with cannot be shown."""
         self.acting = acting
         self.keys = keymap or {}
         self.set_keymap(dict(self.keys))
@@ -116,7 +109,7 @@ class WatchApp(TerminalApp):
         self._head: HeadView | None = None  # its module is loaded later
         self._error: str | None = None
         self._asked: set[str] = set()
-        self._exports: dict[str, Path] = {}
+        self.exporting = Exporting(self)
         self._screens = screens or {}
         for tab in TABS:
             self.add_mode(tab.topic, partial(self._made, tab.topic))
@@ -216,11 +209,11 @@ class WatchApp(TerminalApp):
         what, front = message.what, self.front()
         if isinstance(what, Status):
             self._take_status(what)
-        elif what.topic in self._exports:
-            self._take_export(what)
+        elif self.exporting.awaits(what.topic):
+            self.exporting.take(what)
         elif isinstance(what, Built):
             if what.topic == "head":
-                self._head = cast("HeadView", what.view)
+                self._take_head(cast("HeadView", what.view))
             elif what.topic == "step_time":
                 self._found_step(cast("StepTime", what.view))
             elif front is not None and what.topic == front.TOPIC and front.wants(what.ask):
@@ -241,6 +234,18 @@ class WatchApp(TerminalApp):
         if before.state != status.state and (front := self.front()) is not None:
             for widget in front.query("*"):
                 widget.refresh()
+
+    def _take_head(self, head: "HeadView") -> None:
+        """Once names are known, an adapter to begin with that is none of them is refused, as --plain does."""
+        from console.watch.adapter_names import refuse_unknown
+
+        self._head = head
+        try:
+            refuse_unknown(self._begun_with, head.known)
+        except UserError as refusal:
+            self.refusal = refusal
+            self.exit(2)
+        self._begun_with = None if head.known else self._begun_with
 
     def _found_step(self, step: "StepTime") -> None:
         self.feed.forget("step_time")
@@ -337,25 +342,6 @@ class WatchApp(TerminalApp):
             return
         self.say(self.copied(text))
 
-    def export(self, screen: WatchScreen, form: str, path: Path | None) -> None:
-        """Writes what a screen shows; in json also what its view has beside, which is built first."""
-        path = path or Path(file_name(screen.TOPIC, self._status.at, form))
-        if form != "json" or screen.view is None or screen.ask_whole() == screen.ask():
-            self.say(write_view(self, screen, form, path))
-            return
-        name = f"export {path}"
-        self._exports[name] = path
-        self.say(f"{path.name} is being written")
-        self.feed.ask(self.topics[screen.TOPIC]._replace(name=name), screen.ask_whole())
-
-    def _take_export(self, what: Built | Failed) -> None:
-        self.feed.forget(what.topic)
-        path = self._exports.pop(what.topic)
-        try:
-            self.say(write_json(self, what.view, path) if isinstance(what, Built) else what.error)
-        except UserError as error:
-            self.say(str(error))
-
     def set_mouse(self, console: bool) -> None:
         """Gives the mouse to the console or to the terminal."""
         super().set_mouse(console)
@@ -394,6 +380,11 @@ class WatchApp(TerminalApp):
 
 
 def run_app(app: WatchApp, *, mouse: bool = True) -> int:
-    """Runs the console until it is left; the exit code is not 0 when a screen failed or a signal ended it."""
+    """Runs the console until it is left; the exit code is not 0 when a screen failed or a signal ended it.
+
+    What it was begun with and cannot be shown is raised.
+    """
     result = app.run(mouse=mouse)
+    if app.refusal is not None:
+        raise app.refusal
     return app.return_code or result or 0

@@ -1,49 +1,43 @@
-"""Who evaluates the alerts of a store now: told from the lock of the evaluator's journal, without taking it."""
+"""Who evaluates the alerts of a store now: told from the lock of the evaluator's journal."""
 
 import os
 from pathlib import Path
 
 from collector.store.layout import Layout
+from collector.store.writer_lock import has_writer
 from console.check_watch.store_watch import WRITER
 
-_LOCKS = Path("/proc/locks")
+_MOUNTS = Path("/proc/self/mountinfo")
+_OWN_LOCKS = ("9p", "virtiofs", "vboxsf", "fuse")
+"""File systems on which a machine does not see another one's locks."""
 
 
 def evaluator_running(store: Path) -> bool | None:
-    """Whether a process holds the evaluator's journal; None where that cannot be told.
+    """Whether a process holds the evaluator's journal; None where that cannot be told."""
+    journals = Layout(store).journal(WRITER).parent
+    if not journals.is_dir():
+        return None
+    held = has_writer(Layout(store), WRITER)
+    return None if held is False and _locked_elsewhere_unseen(journals) else held
 
-    The kernel's own list of locks says it exactly. Without one, or for a store on another machine's disk, a process
-    with the noted number is no proof, so only its absence is believed.
+
+def _locked_elsewhere_unseen(folder: Path) -> bool:
+    try:
+        return locks_stay_here(_MOUNTS.read_text(), folder.stat().st_dev)
+    except OSError:
+        return False
+
+
+def locks_stay_here(mounts: str, device: int) -> bool:
+    """Whether the file system on a device, as /proc/self/mountinfo lists it, keeps its locks from other machines.
+
+    A line is `36 35 98:0 / /store rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`.
     """
-    path = Layout(store).lock(WRITER)
-    try:
-        found = path.stat()
-        noted = path.read_text().strip()
-    except OSError:
-        return False if Layout(store).journal(WRITER).parent.is_dir() else None
-    try:
-        locks = _LOCKS.read_text()
-    except OSError:
-        return None if noted.isdigit() and _alive(int(noted)) else False
-    return any(_of(line, found) for line in locks.splitlines())
-
-
-def _of(line: str, found: os.stat_result) -> bool:
-    """Whether a line of /proc/locks is an flock of that file: `1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`."""
-    words = line.split()
-    place = next((word for word in words if word.count(":") == 2), "")
-    if "FLOCK" not in words or "->" in words or not place:
-        return False
-    major, minor, inode = place.split(":")
-    device = (int(major, 16), int(minor, 16))
-    return int(inode) == found.st_ino and device == (os.major(found.st_dev), os.minor(found.st_dev))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.splitlines():
+        mount, _, system = line.partition(" - ")
+        if mount.split()[2:3] == [number]:
+            kind, _, options = system.split(" ", 2)
+            local = any(each.startswith("local_lock=") and each != "local_lock=none" for each in options.split(","))
+            return local or kind.partition(".")[0] in _OWN_LOCKS or "nolock" in options.split(",")
+    return False

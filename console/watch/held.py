@@ -146,13 +146,21 @@ class Held(NamedTuple):
     read_at: datetime
     """When it was read."""
     newest_at: datetime | None
-    """Time of the newest record; None where no record has a time."""
+    """Time of the newest record; None where no record has a time. Of a store those that are ahead of this machine's
+    clock do not count, unless there is no other."""
     revision: int
     """Another number for another content."""
     scores: int = 0
     """How many scores of a store were read: one may change nothing else, as one more of a turn does."""
     replayed_at: datetime | None = None
     """The time that it shows, where that is not the newest."""
+    named: tuple[str, ...] | None = None
+    """Every adapter that a record names, later ones too, where an earlier time is shown."""
+    ahead_at: datetime | None = None
+    """Of a store: the newest time, where that lies ahead of this machine's clock."""
+    came_at: datetime | None = None
+    """When a record of a store last came, by this machine's clock; None where none came since it was opened, and the
+    records' own times tell what was before."""
     trained: "TrainedThen | None" = None
     """What training had made by that time."""
 

@@ -12,6 +12,7 @@ import msgspec
 from checks.readers.store_window import Window
 from collector.errors import UserError
 from collector.terminal_text import terminal_safe
+from console.watch.adapter_names import adapter_names, refuse_unknown
 from console.watch.held import Held
 from console.watch.opened import open_source
 from console.watch.opening_time import time_meant
@@ -60,7 +61,7 @@ def printed(options: Options, screen: str, place: Place, *, rows: int, width: in
     try:
         with PrintProgress(sys.stderr) as progress:
             held = shown(whole(source, screen not in WITHOUT_TOKENS, progress), options)
-        _refuse_unknown(options.adapter, held)
+        refuse_unknown(options.adapter, adapter_names(held))
         view = topic.build(held, ask, source.log)
         _refuse_missing(view, place)
         _refuse_beyond(view, place)
@@ -94,14 +95,6 @@ def shown(held: Held, options: Options) -> Held:
         held = held.until(now)
     window = Window(options.window_s, options.window_turns)
     return held if window == Window() else held_within(held, window, now)
-
-
-def _refuse_unknown(adapter: str | None, held: Held) -> None:
-    """An adapter that no record names would be shown as one without any data."""
-    known = {name for frame in (held.turns, held.steps, held.evals) for name in frame["adapter"].unique() if name}
-    known |= {each.adapter for each in (held.registry.adapters if held.registry is not None else ())}
-    if adapter is not None and known and adapter not in known:
-        raise UserError(f"no record is of the adapter {adapter!r}, expected {', '.join(sorted(known))}")
 
 
 def _refuse_missing(view: object, place: Place) -> None:

@@ -6,6 +6,7 @@ import polars as pl
 
 from checks.eval_points import stepped
 from checks.measures.parts import narrowed
+from console.watch.adapter_names import adapter_names
 from console.watch.held import Held, Tokens
 from console.watch.registry_then import registry_then
 from console.watch.trained_then import TrainedThen, trained_then
@@ -30,6 +31,7 @@ _PLACE = ("session_id", "turn")
 
 def held_until(held: Held, at: datetime) -> Held:
     """Rows recorded later are gone, as is whatever training had not made yet: marks on turns, and what tokens tell."""
+    named = adapter_names(held)
     then = trained_then(held.steps, held.versions, at=at, read_at=held.read_at)
     kept = {name: getattr(held, name).filter(_there(held, name, time, at, then)) for name, time in TIMES.items()}
     kept["evals"] = held.evals if then.whole else _evals_by_then(held, at)
@@ -48,6 +50,7 @@ def held_until(held: Held, at: datetime) -> Held:
         tokens=_tokens(held.tokens, then, turns.select("session_id", "turn")),
         newest_at=newest(kept),
         replayed_at=at,
+        named=named,
         trained=then,
     )
 
@@ -88,9 +91,10 @@ def _there(held: Held, table: str, time: pl.Expr, at: datetime, then: TrainedThe
     return by_time.zip_with(by_time.is_not_null(), made)
 
 
-def newest(frames: dict[str, pl.DataFrame]) -> datetime | None:
-    """The time of the newest record of some tables."""
-    times = [frames[name].select(time.max()).item() for name, time in TIMES.items() if name in frames]
+def newest(frames: dict[str, pl.DataFrame], until: datetime | None = None) -> datetime | None:
+    """The time of the newest record of some tables, of those up to a time where one is given."""
+    counted = TIMES if until is None else {name: time.filter(time <= until) for name, time in TIMES.items()}
+    times = [frames[name].select(time.max()).item() for name, time in counted.items() if name in frames]
     known = [time for time in times if isinstance(time, datetime)]
     return max(known, default=None)
 

@@ -15,6 +15,8 @@ STORE = "store"
 """Format of what is followed; any other is a log."""
 STALE_S = 60.0
 """Nothing new for this long is stale."""
+AHEAD_S = 60.0
+"""Clocks of machines may differ by so much before a record is said to lie ahead of this one's."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime | None = None
     """The time that is shown: of the newest record, or of the replay; None before the first read and without data."""
     lag_s: float | None = None
-    """How old the newest record is, seconds; None without one."""
+    """How old the newest record is, seconds; None without one, and where it lies ahead of this machine's clock."""
+    quiet_s: float | None = None
+    """Stale: for how long nothing was written, seconds: by the newest record's time, or when one was last seen to
+    come, whichever is later."""
+    ahead_s: float | None = None
+    """How far a record's time lies ahead of this machine's clock, seconds, where that is more than `AHEAD_S`."""
     behind_s: float | None = None
     """Paused or in replay: how much newer the newest record is than what is shown, seconds."""
     error: str | None = None
@@ -44,7 +51,9 @@ def status_of(
 ) -> Status:
     """`shown` is the time that a pause or a replay stands at."""
     newest = None if reading.held is None else reading.held.newest_at
-    lag = None if newest is None else max(0.0, (now - newest).total_seconds())
+    lag = None if newest is None or _is_ahead(newest, now) else max(0.0, (now - newest).total_seconds())
+    quiet = _quiet_s(reading, now)
+    ahead_at = None if reading.held is None else reading.held.ahead_at
     behind = None if newest is None or shown is None else max(0.0, (newest - shown).total_seconds())
     part = None if reading.held is None else reading.held.source.part
     state: State = mode
@@ -60,18 +69,32 @@ def status_of(
         state = "no_data"
     elif mode == "live" and reading.held.source.format != STORE:
         state = "finished"
-    elif mode == "live" and lag is not None and lag > STALE_S:
+    elif mode == "live" and quiet is not None and quiet > STALE_S:
         state = "stale"
     at = newest if mode == "live" else shown
     return Status(
         state=state,
         at=at,
         lag_s=lag,
+        quiet_s=quiet if state == "stale" else None,
+        ahead_s=(ahead_at - now).total_seconds() if ahead_at is not None and _is_ahead(ahead_at, now) else None,
         behind_s=None if mode == "live" else behind,
         error=reading.error,
         retry_in_s=retry,
         part=part if state in ("reading", "part") else None,
     )
+
+
+def _quiet_s(reading: "Reading", now: datetime) -> float | None:
+    """Since when nothing was written, seconds; None where nothing tells."""
+    held = reading.held
+    told = () if held is None else (held.newest_at, held.came_at)
+    past = [time for time in told if time is not None and not _is_ahead(time, now)]
+    return max(0.0, (now - max(past)).total_seconds()) if past else None
+
+
+def _is_ahead(time: datetime, now: datetime) -> bool:
+    return (time - now).total_seconds() > AHEAD_S
 
 
 def worth_telling(before: Status, now: Status) -> bool:
@@ -83,7 +106,8 @@ def worth_telling(before: Status, now: Status) -> bool:
     if (before.retry_in_s is None) != (now.retry_in_s is None):
         return True
     retried = before.retry_in_s is not None and now.retry_in_s is not None and now.retry_in_s > before.retry_in_s
-    return retried or _aged(before.lag_s, now.lag_s) or _aged(before.behind_s, now.behind_s)
+    ages = ((before.lag_s, now.lag_s), (before.quiet_s, now.quiet_s), (before.ahead_s, now.ahead_s))
+    return retried or any(_aged(*one) for one in ages) or _aged(before.behind_s, now.behind_s)
 
 
 def _aged(before: float | None, now: float | None) -> bool:

@@ -306,6 +306,20 @@ def test_what_was_decided_on_an_older_state_is_a_conflict_that_names_the_change(
     promote(registry, "bot", 1, load=loads, seen=registry.revision(), **WHY)
 
 
+@pytest.mark.parametrize("decide", [hold, release, lambda *of, **why: pin(of[0], of[1], 1, **why)])
+def test_a_decision_on_an_older_state_is_a_conflict_too(
+    registry: Registry, tmp_path: Path, decide: Callable[..., int]
+) -> None:
+    if decide is release:
+        hold(registry, "bot", **WHY)
+    add_version(registry, tmp_path, 1)
+    seen = registry.revision()
+    promote(registry, "bot", 1, load=loads, **WHY)
+    with pytest.raises(RegistryConflict, match=rf"after revision {seen} that this was decided at"):
+        decide(registry, "bot", seen=seen, **WHY)
+    decide(registry, "bot", seen=registry.revision(), **WHY)
+
+
 def test_a_change_while_a_version_loads_is_a_conflict(registry: Registry, tmp_path: Path) -> None:
     add_version(registry, tmp_path, 1)
 

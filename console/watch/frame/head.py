@@ -11,6 +11,7 @@ from console.watch.frame.line_filters import Dimmed
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part, Row
 from console.watch.frame.screen_list import TABS
+from console.watch.status import AHEAD_S
 
 if TYPE_CHECKING:
     from console.watch.views.head import HeadView
@@ -87,7 +88,7 @@ def _state_parts(facts: Facts, *, wide: bool) -> list[Part]:
         return [Part(f" REPLAY {at} ", palette.cursor), Part(behind)]
     if status.state == "stale":
         said = "STALE, nothing for" if wide else "STALE"
-        return [Part(f"~ {said} {age(status.lag_s)}", palette.style("pending"))]
+        return [Part(f"~ {said} {age(status.quiet_s)}", palette.style("pending"))]
     if status.state == "disconnected":
         return [Part(f"{palette.glyph('error')} DISCONNECTED", palette.style("error"))]
     if status.state == "no_data":
@@ -112,10 +113,12 @@ def banner_parts(facts: Facts) -> list[Part]:
         return [Part(f" {palette.glyph('error')} not read: {status.error or 'unknown'}{retry} ", palette.reverse)]
     if facts.error is not None:
         return [Part(f" {palette.glyph('error')} this view could not be built: {facts.error} ", palette.reverse)]
+    said: list[str] = []
+    if status.ahead_s is not None:
+        said.append(f"newest record is {age(status.ahead_s)} ahead of this clock")
     if facts.head is not None and facts.head.damage:
-        parts = f"{len(facts.head.damage)} parts of it could not be read; :damage says which"
-        return [Part(f" {palette.glyph('warning')} {parts} ", palette.style("warning"))]
-    return []
+        said.append(f"{len(facts.head.damage)} parts of it could not be read; :damage says which")
+    return [Part(f" {palette.glyph('warning')} {'; '.join(said)} ", palette.style("warning"))] if said else []
 
 
 def tab_parts(facts: Facts, tab: str, form: Form) -> list[Part]:
@@ -143,10 +146,17 @@ def clock(at: datetime | None) -> str:
     return "--:--:--Z" if at is None else f"{at:%H:%M:%S}Z"
 
 
+def ago(then: datetime, now: datetime) -> str:
+    """How long ago a record was; a word where its time lies ahead of what is newest by this machine's clock."""
+    since_s = (now - then).total_seconds()
+    return "ahead" if since_s < -AHEAD_S else age(since_s)
+
+
 def age(seconds: float | None) -> str:
-    """A span of time in one or two units."""
+    """A span of time in one or two units; what clocks that differ make less than nothing is nothing."""
     if seconds is None:
         return "?"
+    seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f}s"
     if seconds < 120:

@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from textual.keys import REPLACED_KEYS, _character_to_key  # pyright: ignore[reportPrivateUsage]
+from textual.keys import (
+    REPLACED_KEYS,
+    Keys,
+    _character_to_key,  # pyright: ignore[reportPrivateUsage]
+    key_to_character,
+)
 
 from collector.errors import UserError
 from console.watch.frame.keys import BY_ID, key_text, keys_that_meet
+
+_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
+_WORDS = frozenset(each.value for each in Keys if each.value.isalnum()) - {"return"}
+"""Keys that are no letter, as Textual names them when they are pressed; Return is `enter`."""
 
 
 def read_keymap(path: Path) -> dict[str, str]:
@@ -53,11 +62,30 @@ def _letters(path: Path, identity: str, said: object) -> str:
         letters = []
     if not letters or not all(letters):
         raise UserError(f'{path}: {identity} is {said!r}, expected a key such as "c" or a list of keys')
-    return ",".join(_named(one) for one in letters)
+    named = [_named(one) for one in letters]
+    for one, name in zip(letters, named, strict=True):
+        if name is None:
+            near = difflib.get_close_matches(one, _WORDS, n=1)
+            expected = f"did you mean {near[0]}?" if near else 'expected one such as "c", "?", "ctrl+g" or "pagedown"'
+            raise UserError(f"{path}: {identity} is {said!r}, and {one!r} is no key; {expected}")
+    return ",".join(name for name in named if name is not None)
 
 
-def _named(letter: str) -> str:
-    """Textual's name of a key: `?` is `question_mark`."""
-    modifier, plus, last = letter.rpartition("+") if len(letter) > 1 else ("", "", letter)
-    named = _character_to_key(last) if len(last) == 1 else last
-    return f"{modifier}{plus}{REPLACED_KEYS.get(named, named)}"
+def _named(letter: str) -> str | None:
+    """Textual's name of a key when it is pressed: `?` is `question_mark`. None where nobody can press it."""
+    *modifiers, last = letter.split("+") if len(letter) > 1 else (letter,)
+    named = _key_named(last)
+    if named is None or not {*modifiers} <= {*_MODIFIERS} or len({*modifiers}) < len(modifiers):
+        return None
+    # A letter with Shift comes as another letter.
+    return None if modifiers == ["shift"] and named not in _WORDS else "+".join([*modifiers, named])
+
+
+def _key_named(word: str) -> str | None:
+    """Of a letter, of the name of one in ASCII, or of another key."""
+    if word in _WORDS:
+        return word
+    letter = word if len(word) == 1 else key_to_character(REPLACED_KEYS.get(word, word))
+    if letter is None or not letter.isprintable() or not (letter.isascii() or letter == word):
+        return None
+    return _character_to_key(letter)

@@ -41,7 +41,7 @@ def _open_tab(app: "WatchApp", typed: Typed) -> None:
     if topic == "trajectories":
         _trajectory(app, typed)
     elif topic == "signals":
-        app.narrow(typed.rest)
+        _narrow(app, typed.rest)
     else:
         app.filter_front(typed.rest)
 
@@ -59,10 +59,15 @@ def _trajectory(app: "WatchApp", typed: Typed) -> None:
 
 
 def _adapter(given: _Given) -> None:
-    name, head = given.typed.rest or None, given.app.facts().head
-    if name is not None and head is not None and head.known and name not in head.known:
-        raise UserError(f"no record is of the adapter {name!r}, expected {', '.join(head.known)}")
-    given.app.narrow(name)
+    _narrow(given.app, given.typed.rest or None)
+
+
+def _narrow(app: "WatchApp", name: str | None) -> None:
+    if (head := app.facts().head) is not None:
+        from console.watch.adapter_names import refuse_unknown
+
+        refuse_unknown(name, head.known)
+    app.narrow(name)
 
 
 def _filter(given: _Given) -> None:
@@ -89,7 +94,7 @@ def _export(given: _Given) -> None:
     form, _, name = given.typed.rest.partition(" ")
     if form not in FORMATS:
         raise UserError(f"{form!r} is no format, expected {', '.join(FORMATS)}")
-    given.app.export(given.screen, form, Path(name.strip()) if name.strip() else None)
+    given.app.exporting.begin(given.screen, form, Path(name.strip()) if name.strip() else None)
 
 
 def _mouse(given: _Given) -> None:

@@ -58,9 +58,9 @@ def cycle_outcome(cycle: CycleProgress | None) -> str:
     return f"cycle {cycle.number}: {where}; why it began: {cycle.started_by}"
 
 
-def gate_marks(gate: Gate | None) -> str:
+def gate_marks(gate: Gate) -> str:
     """The criteria of a report, a character each, in its order."""
-    return "–" if gate is None else "".join(MARKS[each.status] for each in gate.criteria) or "n/d"
+    return "".join(MARKS[each.status] for each in gate.criteria) or "n/d"
 
 
 def row_text(at: datetime, action: str, version: int | None, outcome: str, actor: str, reason: str) -> str:
@@ -76,7 +76,9 @@ def _adapter(line: AdapterLine, at: datetime) -> Iterator[str]:
     if line.candidate is not None:
         share = "" if line.canary_share is None else f", a canary with {number_text(line.canary_share, 'share')}"
         yield f"  candidate @{line.candidate}{share}"
-    if line.gate is not None:
+    if line.gate is None and line.candidate is not None:
+        yield f"  gate of @{line.candidate}: not judged"
+    elif line.gate is not None:
         yield f"  gate of @{line.gate.version}: {line.gate.verdict or 'unreadable'} {gate_marks(line.gate)}"
     yield f"  traffic: {'n/d' if line.traffic is None else number_text(line.traffic, 'share')} of the last 10 min"
     if line.reason is not None:
@@ -104,8 +106,9 @@ def _detail(detail: AdapterDetail) -> Iterator[str]:
             f"  @{version.version} {version.mark.replace('_', ' ')}, step {version.optimizer_step}, gate "
             f"{version.verdict or '–'}, held-out {score}, trained on {number_text(version.trained_turns, 'turns')}"
         )
-    for criterion in () if detail.line.gate is None else detail.line.gate.criteria:
-        yield f"  gate: {MARKS[criterion.status]} {criterion.name}: {criterion.text}"
+    if (gate := detail.line.gate) is not None:
+        for criterion in gate.criteria:
+            yield f"  gate of @{gate.version}: {MARKS[criterion.status]} {criterion.name}: {criterion.text}"
     for proof in detail.proofs:
         where = f" on {proof.worker}" if proof.worker else ""
         yield f"  {proof.kind} of @{proof.version}{where}: {proof.verdict or 'n/d'} at {proof.at:%H:%M:%SZ}"

@@ -54,7 +54,9 @@ def detail_lines(detail: AlertDetail) -> Iterator[str]:
     for index, next_one in enumerate(detail.check_next):
         yield f"{'next ' if index == 0 else '     '}  {next_one}"
     yield ""
-    yield f"EVIDENCE (worst first, {detail.evidence_of}; {len(detail.evidence)} of {detail.evidence_total})"
+    many = f"{len(detail.evidence)} of {detail.evidence_total}"
+    said = "what else the check found is not read here" if detail.evidence_total is None else many
+    yield f"EVIDENCE (worst first, {detail.evidence_of}; {said})"
     for index, fault in enumerate(detail.evidence, 1):
         value = "" if fault.place.value is None else number_text(fault.place.value)
         lag = "" if fault.lag is None else f"lag {fault.lag}"

@@ -186,10 +186,23 @@ class AdapterDialog(ModalScreen[str | None]):
             f"from      v{line.live}, live since {line.live_since:%Y-%m-%d %H:%MZ}" if line.live_since else "",
             f"touches   {_touched(detail)}",
             f"by        {self._acting.actor}, at registry revision {self._revision}",
-            f"gate      {'; '.join(line.gate.reasons) or line.gate.verdict}" if line.gate is not None else "",
+            self._gate(),
         ]
         self.query_one("#effect", TextRows).set(self._rows(rows, " " * 10))
         self.query_one("#said", TextRows).set(self._rows([self._said or self._missing()], ""))
+
+    def _gate(self) -> str:
+        """What it said of the version that is acted on; of a hold, of the one that the list shows."""
+        about = self._offer.version
+        if about is None and self._detail.line.gate is not None:
+            about = self._detail.line.gate.version
+        told = next((each for each in self._detail.versions if each.version == about), None)
+        if told is None:
+            return ""
+        if told.verdict is None and not told.reasons:
+            return f"gate      has not judged v{told.version}"
+        said = [told.verdict or "unreadable", *(["; ".join(told.reasons)] if told.reasons else [])]
+        return f"gate      v{told.version} {': '.join(said)}"
 
     def _rows(self, lines: Iterable[str], indent: str) -> list[list[Part]]:
         width = max(20, self.query_one("#effect", TextRows).size.width or 70)

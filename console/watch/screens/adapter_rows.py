@@ -21,7 +21,7 @@ COLUMNS = (
     Column("live", "live", 5, right=True),
     Column("candidate", "cand", 10),
     Column("traffic", "traf", 6, right=True),
-    Column("gates", "gates", 9),
+    Column("gates", "gates", 11),
     Column("score", "score", 6, right=True),
     Column("state", "state", 11),
     Column("age", "age", 5, right=True),
@@ -70,7 +70,7 @@ def table_row(line: AdapterLine, at: datetime, palette: Palette) -> list[Cell | 
         missing if line.live is None else f"v{line.live}",
         missing if line.candidate is None else f"{arrow} v{line.candidate}{share}",
         missing if line.traffic is None else f"{100 * line.traffic:.1f}%",
-        gate_text(line.gate, palette),
+        gate_text(line, palette),
         _score_text(line.gate, palette),
         Cell(f"{palette.glyph(sign)} {line.state.upper()}", sign),
         missing if line.live_since is None else age_text((at - line.live_since).total_seconds()),
@@ -79,11 +79,13 @@ def table_row(line: AdapterLine, at: datetime, palette: Palette) -> list[Cell | 
     ]
 
 
-def gate_text(gate: Gate | None, palette: Palette) -> str:
-    """The criteria of a report, a mark each."""
+def gate_text(line: AdapterLine, palette: Palette) -> str:
+    """The criteria of a report, a mark each; one that is not the candidate's names its version."""
+    gate = line.gate
     if gate is None:
         return palette.mark("missing")
-    return "".join(criterion_mark(each.status, palette) for each in gate.criteria) or "n/d"
+    marks = "".join(criterion_mark(each.status, palette) for each in gate.criteria) or "n/d"
+    return marks if gate.version == line.candidate else f"v{gate.version} {marks}"
 
 
 def criterion_mark(status: Status, palette: Palette) -> str:
@@ -124,7 +126,7 @@ def detail_rows(view: AdaptersView, detail: AdapterDetail, palette: Palette) -> 
         by = f" by {line.held_by}" if line.held_by else ""
         yield [Part(f"{line.state.upper()}{by}: {line.reason}", palette.bold)]
     yield []
-    yield from _gate_rows(line.gate, palette)
+    yield from _gate_rows(line, palette)
     yield [Part("PROOFS", palette.bold)]
     for proof in detail.proofs[:6]:
         verdict = proof.verdict or "n/d"
@@ -142,9 +144,11 @@ def detail_rows(view: AdaptersView, detail: AdapterDetail, palette: Palette) -> 
     yield _said(f"registry revision {view.revision}", palette)
 
 
-def _gate_rows(gate: Gate | None, palette: Palette) -> Iterator[list[Part]]:
+def _gate_rows(line: AdapterLine, palette: Palette) -> Iterator[list[Part]]:
+    gate = line.gate
     if gate is None:
-        yield [Part("GATE", palette.bold), Part(palette.said("  – has judged nothing"))]
+        judged = "has judged nothing" if line.candidate is None else f"has not judged v{line.candidate}"
+        yield [Part("GATE", palette.bold), Part(palette.said(f"  – {judged}"))]
         yield []
         return
     yield [Part(f"GATE v{gate.version}  {(gate.verdict or 'unreadable').upper()}", palette.bold)]

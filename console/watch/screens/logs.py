@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
-from console.watch.frame.head import age
+from console.watch.frame.head import ago
 from console.watch.frame.keys import guarded
 from console.watch.frame.reflow import Form
 from console.watch.frame.row import Part
@@ -266,7 +266,7 @@ class LogsScreen(WatchScreen):
             return self.palette.mark("missing")
         if form == "age":
             now = self.frame.facts().status.at
-            return "" if now is None else age(max(0.0, (now - line.at).total_seconds()))
+            return "" if now is None else ago(line.at, now)
         return f"{line.at:%Y-%m-%d %H:%M:%S}" if form == "date" else f"{line.at:%H:%M:%S}"
 
     def _line(self) -> LogLine | None:

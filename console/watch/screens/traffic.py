@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from collector.terminal_text import terminal_safe
-from console.watch.frame.head import age
+from console.watch.frame.head import ago
 from console.watch.frame.keys import guarded
 from console.watch.frame.list_screen import ListScreen
 from console.watch.frame.reflow import Form
@@ -119,8 +119,8 @@ class TrafficScreen(ListScreen):
     def sentence(self, view: View) -> str:
         """How much there is, and how fast it comes."""
         view = cast(TrafficView, view)
-        filtered = f"   /{self.filter_text}: {view.total}" if self.filter_text else ""
-        return f"{summary(view.numbers)}  {self._spark(view.numbers.pace)}{filtered}"
+        filtered = f"/{self.filter_text}: {view.total} listed   " if self.filter_text else ""
+        return f"{filtered}{summary(view.numbers)}  {self._spark(view.numbers.pace)}"
 
     def copied(self) -> str:
         """The chosen session's id."""
@@ -288,7 +288,7 @@ class TrafficScreen(ListScreen):
     def _cells(self, row: TrajectoryRow) -> list[Cell]:
         missing = self.palette.mark("missing")
         now = self.frame.facts().status.at
-        last = missing if now is None or row.last_at is None else age(max(0.0, (now - row.last_at).total_seconds()))
+        last = missing if now is None or row.last_at is None else ago(row.last_at, now)
         feedback, state = _FEEDBACK.get(row.feedback or "", (missing, None))
         broken = bool(row.breaks)
         prefix = missing if row.breaks is None else f"{self.palette.mark('no')} t{row.break_turn}" if broken else "ok"

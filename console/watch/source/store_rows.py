@@ -34,6 +34,8 @@ class StoreRows:
         """Time of the newest row."""
         self.scores = 0
         """How many scores were read."""
+        self.came_at: datetime | None = None
+        """When rows last came after it was opened."""
         # Before the rows: what goes while they are read shows as another standing later.
         self._standing = {name: read_tail(self._layout, name, 0, ()).standing for name in self._layout.writers()}
         self._read_on(None)
@@ -105,6 +107,7 @@ class StoreRows:
             left = self._tables["turns"].change("turn_id", told["turn_id"], lambda turns: marked(turns, told))
             # A writer's score can be read before the other writer's turn: it is marked once that is there.
             self._marks = told.filter(pl.col("turn_id").is_in(left.implode()))
+        self.came_at = read_at if frames and read_at is not None else self.came_at
         known = len(self._damage)
         self._damage = [*dict.fromkeys([*self._damage, *damage])]
         return bool(frames) or len(self._damage) != known

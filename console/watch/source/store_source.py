@@ -11,6 +11,7 @@ from checks.token_signals import token_signals
 from collector.store.layout import Layout
 from console.watch.held import Held, Origin, Tokens
 from console.watch.holding import NO_TOKENS, hold
+from console.watch.source.clock_ahead import by_this_clock
 from console.watch.source.folder_notices import FolderNotices
 from console.watch.source.session_log import SessionLog
 from console.watch.source.store_registry import StoreRegistry, read_store_registry
@@ -34,6 +35,7 @@ class StoreSource:
         self._log = SessionLog(store)
         self._of: tuple[Tokens, pl.DataFrame, Tokens] | None = None
         self._revision = 0
+        self._came_at: datetime | None = None
 
     def poll(self) -> Held | None:
         """What the store holds, if it is not what it was."""
@@ -45,7 +47,8 @@ class StoreSource:
         if not fresh or self._rows is None or self._registry is None:
             return None
         self._revision += 1
-        return hold(
+        self._came_at = self._rows.came_at or self._came_at
+        held = hold(
             {**self._rows.frames(), "versions": self._registry.versions},
             source=Origin(path=str(self._store), format=STORE),
             read_at=datetime.now(UTC),
@@ -57,6 +60,7 @@ class StoreSource:
             newest_at=self._rows.newest_at,
             scores=self._rows.scores,
         )
+        return by_this_clock(held, came_at=self._came_at, written_at=stamp.written_at)
 
     def signals(self) -> Sequence[int]:
         """Of files that were written, and of tokens that were read."""

@@ -2,6 +2,7 @@
 
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,12 @@ class StoreStamp(NamedTuple):
     files: dict[str, FileStamp]
     unsettled: frozenset[str]
     """Files that may be touched without another stamp: they count as touched once more."""
+
+    @property
+    def written_at(self) -> datetime:
+        """When one of them was written last, by the clock of the disk."""
+        newest_ns = max((stamp.changed_ns for stamp in self.files.values()), default=0)
+        return datetime.fromtimestamp(newest_ns / 1e9, UTC)
 
     def touched(self, before: "StoreStamp") -> set[str]:
         """Files that are not as before."""

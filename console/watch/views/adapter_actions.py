@@ -8,7 +8,7 @@ import msgspec
 from collector.errors import UserError
 from collector.store.registry_rows import RegistrySnapshot
 from trainer.adapter_rules import check_promotable, check_triable, rollback_target
-from trainer.adapter_standing import Standing, shown
+from trainer.adapter_standing import Standing, shown, tried_version
 
 Action = Literal["promote", "override", "canary", "reject", "rollback", "hold", "release"]
 
@@ -26,7 +26,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 def offers(registry: RegistrySnapshot, now: Standing) -> tuple[Offer, ...]:
     """Every action, for the version under trial or the newest candidate."""
     name = now.adapter.adapter
-    tried = _tried(now)
+    tried = tried_version(now)
     nobody = f"{name} has no candidate and no canary"
     return (
         _of("promote", tried, nobody, lambda version: check_promotable(registry, name, version, False, False)),
@@ -37,13 +37,6 @@ def offers(registry: RegistrySnapshot, now: Standing) -> tuple[Offer, ...]:
         Offer(action="hold", refused=None if now.held is None else f"{name} is held already, by {now.held.actor}"),
         Offer(action="release", refused=f"{name} is not held" if now.held is None else None),
     )
-
-
-def _tried(now: Standing) -> int | None:
-    """The canary, else the newest candidate."""
-    if now.canary is not None:
-        return now.canary[0].version
-    return next((each.version for each in reversed(now.versions) if each.state == "candidate"), None)
 
 
 def _of(action: Action, version: int | None, nobody: str, check: Callable[[int], object]) -> Offer:

@@ -24,6 +24,8 @@ class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime
     verdict: str | None
     """The gate's; None where it did not judge."""
+    reasons: tuple[str, ...]
+    """Of that verdict."""
     score: float | None
     """Mean held-out score in the gate's report."""
     trained_turns: int
@@ -77,6 +79,7 @@ def _line(now: Standing, version: Version) -> VersionLine:
         created_at=version.created_at,
         changed_at=version.changed_at,
         verdict=gate.verdict,
+        reasons=gate.reasons,
         score=gate.score,
         trained_turns=sum(last - first + 1 for _, first, last in version.trained_on),
         sha256=version.sha256,
@@ -94,16 +97,16 @@ def _mark(now: Standing, version: Version) -> Mark:
     return version.state
 
 
-def gate_of(now: Standing) -> Gate | None:
-    """The report on the newest version that the gate judged."""
+def gate_of(now: Standing, candidate: int | None) -> Gate | None:
+    """The report on the candidate, None where it was not judged; without one, on the newest version that was."""
     judged = [version for version in now.versions if version.gate is not None]
+    if candidate is not None:
+        judged = [version for version in judged if version.version == candidate]
     if not judged:
         return None
-    newest = judged[-1]
-    summary = gate_summary(newest)
-    return Gate(
-        version=newest.version, verdict=summary.verdict, reasons=summary.reasons, criteria=_criteria(newest.gate)
-    )
+    told = judged[-1]
+    summary = gate_summary(told)
+    return Gate(version=told.version, verdict=summary.verdict, reasons=summary.reasons, criteria=_criteria(told.gate))
 
 
 # Any: the JSON of a report.

@@ -25,7 +25,7 @@ from console.watch.views.adapter_versions import (
 )
 from console.watch.views.cycle_progress import CycleProgress, cycle_progress
 from console.watch.views.worker_lines import Fleet, WorkerLine, fleet, worker_lines
-from trainer.adapter_standing import Standing, standing
+from trainer.adapter_standing import Standing, standing, tried_version
 from trainer.blast_radius import open_sessions, served_of
 
 State = Literal["live", "held", "canary", "gate", "candidate", "rejected", "parked", "broken"]
@@ -79,7 +79,7 @@ class AdapterLine(msgspec.Struct, frozen=True, kw_only=True):
     traffic: float | None = None
     """Its part of the turns of users in the last `TRAFFIC_S`; None where there were none of any adapter."""
     gate: Gate | None = None
-    """The newest report."""
+    """The report on the candidate, None where it was not judged; without a candidate the newest report."""
     held_by: str | None = None
     reason: str | None = None
     """Why it is held, refused or broken."""
@@ -213,9 +213,9 @@ def _line(
             traffic=part,
             reason=str(error),
         )
-    candidates = [each.version for each in now.versions if each.state == "candidate"]
-    gate = gate_of(now)
-    state = _state(now, gate, part, cycle, candidates)
+    tried = tried_version(now)
+    gate = gate_of(now, tried)
+    state = _state(now, gate, part, cycle)
     return AdapterLine(
         adapter=adapter,
         tenant=known.tenant,
@@ -224,7 +224,7 @@ def _line(
         live=now.live.version,
         live_since=now.live_since,
         live_step=now.live.optimizer_step,
-        candidate=now.canary[0].version if now.canary is not None else candidates[-1] if candidates else None,
+        candidate=tried,
         canary_share=None if now.canary is None else now.canary[1],
         traffic=part,
         gate=gate,
@@ -233,15 +233,13 @@ def _line(
     )
 
 
-def _state(
-    now: Standing, gate: Gate | None, traffic: float | None, cycle: CycleProgress | None, candidates: list[int]
-) -> State:
+def _state(now: Standing, gate: Gate | None, traffic: float | None, cycle: CycleProgress | None) -> State:
     """The one word for it: the gravest thing first."""
     if now.held is not None:
         return "held"
     if now.canary is not None:
         return "canary"
-    if candidates:
+    if tried_version(now) is not None:
         return "gate" if _at_the_gate(cycle, now.adapter.adapter) else "candidate"
     newest = now.versions[-1]
     if newest.state == "rejected" and gate is not None and gate.version == newest.version:

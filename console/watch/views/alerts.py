@@ -8,6 +8,7 @@ import msgspec
 
 from checks.alerting.alert_event import ALERT
 from checks.alerting.incident import Incident
+from checks.check import Check
 from checks.suite import CHECKS
 from collector.records import Event
 from console.watch.evaluator_lock import evaluator_running
@@ -65,11 +66,13 @@ class AlertDetail(msgspec.Struct, frozen=True, kw_only=True):
     defines: str | None
     """What the check reports, from its manual page."""
     check_next: tuple[str, ...]
+    """What the check says of what is read now, else what its manual page says."""
     evidence: tuple[Fault, ...]
     """Worst first."""
     evidence_of: str
     """Where the evidence is from."""
-    evidence_total: int
+    evidence_total: int | None
+    """None where the check takes tokens that are not read here: it may have found more than its records name."""
     history: tuple[tuple[datetime, float | None], ...]
     """The value whenever the alert moved."""
     timeline: tuple[Moment, ...]
@@ -106,7 +109,7 @@ class AlertsView(View, frozen=True, kw_only=True):
 
 
 class AlertsBuilder:
-    """Makes the view; the evidence is that of the checks where it is one of the eight signals' own."""
+    """Makes the view; the evidence is that of the checks where they can be run on what is held."""
 
     def __init__(self, checks: SignalChecks | None = None) -> None:
         self._checks = checks or SignalChecks()
@@ -145,15 +148,16 @@ class AlertsBuilder:
         seen = () if finding is None else finding.evidence
         evidence = [fault_of(each) for each in seen[:EVIDENCE]] or _told(alerts)
         check = next((each for each in CHECKS if each.name == line.check), None)
+        total = len(seen) + finding.evidence_omitted if finding is not None and seen else len(evidence)
         return AlertDetail(
             line=line,
             first_mover=None if incident is None else incident.title,
             reads=(stands.last[line.rule].text or "").partition(": ")[2],
             defines=None if check is None else _part(check.manual, "Threshold:"),
-            check_next=() if finding is None else finding.check_next,
+            check_next=(() if finding is None else finding.check_next) or _hints(check),
             evidence=tuple(evidence),
             evidence_of="what is read now" if seen else "the alert's own records",
-            evidence_total=len(seen) + (0 if finding is None else finding.evidence_omitted) if seen else len(evidence),
+            evidence_total=total if seen or (finding is not None and finding.status != "no_data") else None,
             history=tuple((event.at, _value(event)) for event in alerts),
             timeline=tuple(_timeline(written, incident, line.rule)),
         )
@@ -214,6 +218,12 @@ def _timeline(written: Sequence[Event], incident: Incident | None, rule: str) ->
         elif detail.get("change") != "moved" or detail.get("state") != detail.get("previous_state"):
             moments.append(Moment(at=event.at, what=f"{rule} {detail.get('state')}", who=None, text=None))
     return sorted(moments, key=lambda moment: moment.at)
+
+
+def _hints(check: Check | None) -> tuple[str, ...]:
+    """What a check's manual page says to look at next."""
+    said = None if check is None else _part(check.manual, "Check next:")
+    return () if said is None else tuple(each.strip() for each in said.removesuffix(".").split(";"))
 
 
 def _part(manual: str, heading: str) -> str | None:

@@ -3,6 +3,7 @@
 import msgspec
 import polars as pl
 
+from console.watch.adapter_names import adapter_names
 from console.watch.held import Held
 from console.watch.kept import Kept
 from console.watch.topic import Ask, OpenLog, View, of_part
@@ -29,7 +30,7 @@ class HeadView(View, frozen=True, kw_only=True):
     adapters: int
     """How many adapters have been seen; narrowed to one, 1."""
     known: tuple[str, ...]
-    """The names of all that a record names; none where only a part of a log was read."""
+    """Every adapter that a record names, whatever time is shown; none where only a part of a log was read."""
     adapter: str | None
     """The one adapter there is, or that was asked for."""
     live: int | None
@@ -68,7 +69,7 @@ def build_head(held: Held, ask: Ask, _log: OpenLog) -> HeadView:
         name=_name(held),
         base_model=_base_model(held),
         adapters=len(names),
-        known=tuple(sorted({*_adapters(held), *_names(held.steps), *_names(held.evals)})),
+        known=adapter_names(held),
         adapter=only,
         live=_version(held, only, "live"),
         candidate=_version(held, only, "candidate", "canary"),

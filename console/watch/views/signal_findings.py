@@ -37,6 +37,8 @@ EVIDENCE = 24
 Thresholds = Mapping[str, Mapping[str, float]]
 """Check to argument to value, as `roundhouse check` takes them."""
 _GRADING = {check.name: check for check in CHECKS if check.name in CHECK_OF.values()}
+_OF_ROWS = {check.name: check for check in CHECKS if not check.measures and check.name not in _GRADING}
+"""Other checks that read nothing but what is held."""
 _MEASURES = (ImportanceWeights, TokenLags, Entropies)
 _TABLES = ("turns", "rewards", "steps", "evals", "spans", "versions")
 Frames = dict[str, pl.DataFrame]
@@ -96,8 +98,13 @@ class SignalChecks:
         return {name: self._found(name, whole.frames, None, narrow=False) for name in _GRADING}
 
     def of_check(self, held: Held, check: str) -> Finding | None:
-        """What one check found over everything held; None where it is none of the eight."""
-        return self._found(check, self.series(held).frames, None, narrow=False) if check in _GRADING else None
+        """What one check found over everything held; None where it takes tokens that no signal is made of."""
+        if check in _GRADING:
+            return self._found(check, self.series(held).frames, None, narrow=False)
+        if (of_rows := _OF_ROWS.get(check)) is None:
+            return None
+        given = [getattr(held, name) for name in of_rows.frames]
+        return self._graded.setdefault((check, False), Kept()).of((*given,), lambda: self._run(of_rows, given))
 
     def _all(self, held: Held) -> SignalSeries:
         frames: Frames = {name: getattr(held, name) for name in _TABLES}
@@ -161,7 +168,12 @@ def shared_checks(thresholds: Thresholds | None = None) -> SignalChecks:
 
 
 def _narrowed(name: str, frame: pl.DataFrame, adapter: str | None, check: Check) -> pl.DataFrame:
-    """The rows of one adapter; of a measure, in each part that names adapters; of turns, the columns that are read."""
+    """The rows of one adapter; of a measure, in each part that names adapters; of turns, the columns that are read.
+
+    What an engine does is of every adapter that it serves: its spans name none.
+    """
+    if name == "spans":
+        return frame.filter(pl.col("adapter").eq_missing(adapter) | pl.col("adapter").is_null())
     if name == "turns":
         frame = frame.select(*dict.fromkeys(("session_id", "turn", "adapter", *check.turn_columns)))
     if name in _TABLES:

@@ -117,7 +117,7 @@ def _numbers(held: Held, narrowed: Held, adapter: str | None) -> Numbers:
     return Numbers(
         at=at,
         sessions=sessions.height,
-        active=None if at is None or last_at.is_empty() else int((last_at >= at - ACTIVE).sum()),
+        active=None if at is None or last_at.is_empty() else int(last_at.is_between(at - ACTIVE, at).sum()),
         turns=narrowed.turns.height,
         pace=pace(narrowed, at),
         first_token=first_token(narrowed),

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from console.watch.frame.help_screen import HelpScreen
 from console.watch.holding import fitted
 from console.watch.topic import Topic
-from tests.console.watch.fake_feed import FakeFeed, held
+from tests.console.watch.fake_feed import NOW, FakeFeed, held
 from tests.console.watch.fake_screen import OtherScreen, WordsScreen, build_words, words_app
 from tests.console.watch.screen_text import screen_text
 
@@ -279,6 +279,37 @@ async def test_an_adapter_that_no_record_names_is_refused_by_name() -> None:
         await pilot.pause()
         assert "no record is of the adapter 'refnd', expected refund, triage" in screen_text(pilot.app)
         assert feed.asks["signals"][1].adapter is None
+        pilot.app.obey("signals triag")
+        await pilot.pause()
+        assert "no record is of the adapter 'triag', expected refund, triage" in screen_text(pilot.app)
+        assert feed.asks["signals"][1].adapter is None
+
+
+async def test_before_all_data_an_adapter_is_refused_by_the_names_of_later_records() -> None:
+    steps = pl.DataFrame({"adapter": ["refund"], "step": [1], "at": [NOW]})
+    feed = FakeFeed(held(steps=fitted(steps, "steps")).until(NOW - timedelta(days=1)))
+    async with words_app(feed).run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        pilot.app.obey("adapter refnd")
+        await pilot.pause()
+        assert "no record is of the adapter 'refnd', expected refund" in screen_text(pilot.app)
+        pilot.app.obey("adapter refund")
+        await pilot.pause()
+        assert feed.asks["signals"][1].adapter == "refund"
+
+
+@pytest.mark.parametrize(("adapter", "ends"), [("refnd", True), ("refund", False)])
+async def test_an_adapter_to_begin_with_is_refused_as_soon_as_names_are_known(adapter: str, ends: bool) -> None:
+    feed = FakeFeed(held())
+    app = words_app(feed, adapter=adapter)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert app.refusal is None
+        feed.put(held(steps=fitted(pl.DataFrame({"adapter": ["refund"], "step": [1]}), "steps")))
+        await pilot.pause()
+        said = None if app.refusal is None else str(app.refusal)
+        assert said == ("no record is of the adapter 'refnd', expected refund" if ends else None)
+        assert app.return_value == (2 if ends else None)
 
 
 async def test_narrowing_to_an_adapter_asks_again_for_it() -> None:

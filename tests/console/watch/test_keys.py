@@ -5,12 +5,14 @@ import pkgutil
 from pathlib import Path
 
 import pytest
+from textual._xterm_parser import XTermParser
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.events import Key
 
 import console.watch
 from collector.errors import UserError
-from console.watch.frame.keymap import read_keymap
+from console.watch.frame.keymap import _named, read_keymap  # pyright: ignore[reportPrivateUsage]
 from console.watch.frame.keys import BY_ID, KEYS, key_text, keys_that_meet
 
 OWN = ("typing.", "help.", "copy_menu.", "text.", "dialog.")
@@ -80,12 +82,36 @@ def test_a_keymap_gives_other_letters(tmp_path: Path) -> None:
         ("frame.copy = 3", 'frame.copy is 3, expected a key such as "c" or a list of keys'),
         ("frame.copy = []", 'frame.copy is [], expected a key such as "c" or a list of keys'),
         ("frame.copy =", "cannot be read: "),
+        ('frame.copy = "zz"', """frame.copy is 'zz', and 'zz' is no key; expected one such as "c", "?", "ctrl+g" or"""),
+        ('frame.copy = ["Z", "c,d"]', "'c,d' is no key"),
+        ('frame.copy = "Escape"', "'Escape' is no key; did you mean escape?"),
+        ('frame.copy = "strg+k"', "'strg+k' is no key"),
+        ('frame.copy = "ctrl+"', "'ctrl+' is no key"),
+        ('frame.copy = "shift+k"', "'shift+k' is no key"),
+        ('frame.copy = "f99"', "'f99' is no key"),
+        ('frame.copy = "\\u0007"', "is no key"),
+        ('frame.copy = "return"', "'return' is no key"),
     ],
 )
 def test_a_keymap_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         keymap(tmp_path, text)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("letter", [*"-/@\\_+;!?%Zé7", "ж"])
+def test_a_letter_is_named_as_the_terminal_gives_it(letter: str) -> None:
+    assert [event.key for event in XTermParser().feed(letter) if isinstance(event, Key)] == [_named(letter)]
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [("question_mark", "question_mark"), ("hyphen_minus", "minus"), ("minus", "minus"), ("space", "space"),
+     ("pagedown", "pagedown"), ("f5", "f5"), ("shift+f5", "shift+f5"), ("ctrl+alt+k", "ctrl+alt+k"),
+     ("ctrl+?", "ctrl+question_mark"), ("shift+tab", "shift+tab"), ("delete", "delete")],
+)  # fmt: skip
+def test_a_key_may_be_given_by_its_name(said: str, named: str) -> None:
+    assert _named(said) == named
 
 
 def test_two_screens_may_use_one_letter_for_different_things(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from console.watch.feed import Feed
 from console.watch.frame.crash import crash_text
+from console.watch.frame.head import age, ago
 from console.watch.frame.row import Part, row_strip
 from console.watch.held import Origin
 from console.watch.log_part import LogPart
@@ -25,7 +26,7 @@ STANDINGS = {
     "live": (Status(state="live", at=NOW, lag_s=0.4), "● LIVE 11:46:47Z  lag 0.4s"),
     "paused": (Status(state="paused", at=NOW, behind_s=180.0), "|| PAUSED 11:46:47Z 3m behind"),
     "replay": (Status(state="replay", at=NOW, behind_s=7200.0), " REPLAY 11:46:47Z  2h behind"),
-    "stale": (Status(state="stale", at=NOW, lag_s=95.0), "~ STALE, nothing for 95s"),
+    "stale": (Status(state="stale", at=NOW, lag_s=95.0, quiet_s=95.0), "~ STALE, nothing for 95s"),
     "finished": (Status(state="finished", at=NOW, lag_s=9e7), "= LOG read"),
     "disconnected": (
         Status(state="disconnected", at=NOW, error="database is locked", retry_in_s=3.0),
@@ -108,6 +109,23 @@ async def test_a_store_that_is_not_read_has_a_banner_with_the_reason_and_the_ret
         feed.set(STANDINGS["live"][0])
         await pilot.pause()
         assert "not read" not in screen_text(pilot.app)
+
+
+async def test_a_record_ahead_of_the_clock_has_a_banner_and_row_one_is_as_ever() -> None:
+    feed = FakeFeed()
+    async with words_app(feed).run_test(size=(80, 24)) as pilot:
+        feed.set(Status(state="live", at=NOW, lag_s=0.4, ahead_s=86_400.0))
+        await pilot.pause()
+        first, *rest = screen_text(pilot.app).split("\n")
+        assert "● LIVE 11:46:47Z  lag 0.4s" in first
+        assert any("▲ newest record is 24h ahead of this clock" in line for line in rest)
+
+
+def test_a_time_ahead_of_the_newest_is_a_word_and_no_age_is_negative() -> None:
+    assert [ago(NOW - timedelta(seconds=seconds), NOW) for seconds in (95, 1, -60, -61)] == [
+        "95s", "1.0s", "0.0s", "ahead",
+    ]  # fmt: skip
+    assert age(-5.0) == "0.0s"
 
 
 async def test_old_values_are_dim_and_the_head_is_not() -> None:
@@ -223,7 +241,8 @@ async def test_the_layout_follows_the_terminal_while_it_runs() -> None:
             heights[width, height] = text
         assert heights[80, 24][1].startswith(" [1Sig] 2Traf")
         assert heights[60, 15][1].strip() == "2 words"
-        assert heights[59, 15] == [" ● LIVE 11:46:47Z  lag 0.4s 2 words", *[""] * 14]
+        told = [" ● LIVE 11:46:47Z  lag 0.4s 2 words", " 59x15 is too small for a screen: 60x15"]
+        assert heights[59, 15] == [*told, *[""] * 13]
         assert heights[200, 60][1].startswith(" [1 Signals] 2 Traffic")
 
 

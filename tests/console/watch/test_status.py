@@ -26,7 +26,34 @@ def test_nothing_new_for_more_than_a_minute_is_stale():
     reading = Reading(steps(1))
     assert status_of(reading, "live", None, AT + timedelta(seconds=60)).state == "live"
     found = status_of(reading, "live", None, AT + timedelta(seconds=61))
-    assert found == Status(state="stale", at=AT, lag_s=61.0)
+    assert found == Status(state="stale", at=AT, lag_s=61.0, quiet_s=61.0)
+
+
+def test_records_of_an_old_time_that_come_now_are_live_and_old():
+    old = steps(1)._replace(came_at=AT + timedelta(hours=3))
+    found = status_of(Reading(old), "live", None, AT + timedelta(hours=3, seconds=60))
+    assert found == Status(state="live", at=AT, lag_s=10_860.0)
+    later = status_of(Reading(old), "live", None, AT + timedelta(hours=3, seconds=61))
+    assert (later.state, later.quiet_s, later.lag_s) == ("stale", 61.0, 10_861.0)
+
+
+def test_a_record_ahead_of_the_clock_hides_nothing_and_is_said():
+    ahead = steps(1)._replace(ahead_at=AT + timedelta(hours=24), came_at=AT)
+    found = status_of(Reading(ahead), "live", None, AT + timedelta(seconds=61))
+    assert found == Status(state="stale", at=AT, lag_s=61.0, quiet_s=61.0, ahead_s=24 * 3600 - 61.0)
+    assert status_of(Reading(ahead), "live", None, AT + timedelta(hours=24, seconds=-60)).ahead_s is None
+
+
+def test_where_every_record_is_ahead_no_age_is_told_and_what_came_tells_whether_it_is_written():
+    newest = AT + timedelta(hours=24)
+    ahead = steps(1)._replace(newest_at=newest, ahead_at=newest, came_at=AT)
+    assert status_of(Reading(ahead), "live", None, AT) == Status(state="live", at=newest, ahead_s=86_400.0)
+    assert status_of(Reading(ahead), "live", None, AT + timedelta(seconds=61)).state == "stale"
+
+
+def test_a_clock_that_is_a_little_behind_gives_no_negative_age():
+    found = status_of(Reading(steps(1)), "live", None, AT - timedelta(seconds=60))
+    assert found == Status(state="live", at=AT, lag_s=0.0)
 
 
 def test_a_log_is_read_whole_and_never_stale():

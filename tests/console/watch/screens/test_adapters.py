@@ -25,7 +25,7 @@ from tests.console.watch.screen_text import screen_text
 from tests.console.watch.small_held import ago, frame, turn
 from tests.console.watch.text_snapshot import SIZES, assert_as_before
 from tests.trainer.adapter_lines import WHY, add_bot, add_version, loads
-from trainer.adapters import promote
+from trainer.adapters import hold, promote, reject
 
 
 @pytest.fixture
@@ -267,6 +267,58 @@ async def test_what_changed_meanwhile_refuses_the_order_in_the_dialog(store: Pat
         await until_it_says(pilot, console, "NOT DONE")
         assert "look again and decide anew" in screen_text(console).replace("\n", " ")
     assert "rollback" not in [row.action for row in read_audit(store)]
+
+
+async def test_a_hold_and_a_release_of_an_older_revision_are_refused(store: Path) -> None:
+    async with shown(store) as (console, feed, pilot):
+        for action in ("hold", "release"):
+            feed.put(read(store))
+            await pilot.pause()
+            await pilot.press("h")
+            await pilot.pause()
+            with Registry(store) as registry:
+                hold(registry, "bot", **WHY) if action == "hold" else promote_next(registry, store)
+            (await fill(pilot, console, reason="because", name="bot")).press()
+            with suppress(WorkerFailed):
+                await console.workers.wait_for_complete()
+            await until_it_says(pilot, console, "NOT DONE")
+            assert "look again and decide anew" in " ".join(screen_text(console).split())
+            await pilot.press("escape")
+            await pilot.pause()
+    assert [row.action for row in read_audit(store)].count("hold") == 1
+    assert "release" not in [row.action for row in read_audit(store)]
+
+
+def promote_next(registry: Registry, store: Path) -> None:
+    """Another version becomes live."""
+    add_version(registry, store, 3)
+    promote(registry, "bot", 3, load=loads, **WHY)
+
+
+async def test_a_dialog_states_the_gate_of_the_version_that_is_acted_on(store: Path) -> None:
+    with Registry(store) as registry:
+        add_version(registry, store, 3)
+        reject(registry, "bot", 3, **WHY)
+    async with shown(store) as (console, _, pilot):
+        refused = "v2 refuse: score fell"
+        for key, gate in (("P", refused), ("x", refused), ("h", refused), ("r", "has not judged v0")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert isinstance(console.screen, AdapterDialog)
+            assert f"gate      {gate}" in screen_text(console)
+            await pilot.press("escape")
+            await pilot.pause()
+
+
+async def test_a_gate_that_is_not_of_the_candidate_names_its_version(store: Path) -> None:
+    async with shown(store) as (console, feed, pilot):
+        assert "v1 → v2" in screen_text(console)
+        assert "v2 n/d" not in screen_text(console)
+        with Registry(store) as registry:
+            reject(registry, "bot", 2, **WHY)
+        feed.put(read(store))
+        await pilot.pause()
+        assert "v2 n/d" in screen_text(console)
 
 
 async def test_actions_are_off_in_a_replay(store: Path) -> None:

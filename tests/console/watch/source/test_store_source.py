@@ -5,7 +5,8 @@ import os
 import random
 import select
 import shutil
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from polars.testing import assert_frame_equal
 from collector.errors import StoreError
 from collector.records import Eval, Event, Reward
 from collector.store.erase import Erasure
+from collector.store.layout import Layout
 from collector.store.registry import Registry
 from collector.store.writer import Writer
 from console.watch.held import TABLES, Held
@@ -97,6 +99,37 @@ def test_a_store_followed_as_it_grows_is_the_store_opened_at_the_end(tmp_path: P
     held = source.poll() or held
     same(held, whole(tmp_path))
     assert held.damage == ()
+
+
+def test_a_time_ahead_of_this_clock_is_no_standing_and_what_comes_is_noticed_by_itself(tmp_path: Path):
+    day, now = timedelta(days=1), datetime.now(UTC)
+    source = StoreSource(tmp_path)
+    with Writer(tmp_path, "collector") as collector:
+        written(collector, Event(at=AT, kind="retry"))
+        opened = source.poll()
+        assert opened is not None
+        assert (opened.newest_at, opened.ahead_at, opened.came_at) == (AT, None, None)
+        written(collector, Event(at=now + day, kind="retry"), Event(at=AT + day, kind="retry"))
+        ahead = source.poll()
+        assert ahead is not None
+        assert (ahead.newest_at, ahead.ahead_at) == (AT + day, now + day)
+        assert ahead.came_at is not None
+        assert now <= ahead.came_at <= ahead.read_at
+        again = whole(tmp_path)
+        assert (again.newest_at, again.ahead_at) == (AT + day, now + day)
+        assert again.came_at is not None
+        assert now - timedelta(seconds=5) <= again.came_at <= again.read_at
+
+
+def test_a_store_whose_records_are_all_ahead_was_written_when_its_files_were(tmp_path: Path):
+    newest, before = datetime.now(UTC) + timedelta(days=1), time.time() - 7200
+    with Writer(tmp_path, "collector") as collector:
+        written(collector, Event(at=newest, kind="retry"))
+    for path in [*Layout(tmp_path).journals.iterdir(), *tmp_path.glob("registry.sqlite*")]:
+        os.utime(path, (before, before))
+    held = whole(tmp_path)
+    assert (held.newest_at, held.ahead_at) == (newest, newest)
+    assert held.came_at == datetime.fromtimestamp(before, UTC)
 
 
 def test_a_score_that_is_read_before_its_turn_marks_it_when_it_comes(tmp_path: Path):

@@ -13,8 +13,8 @@ from collector.store.registry import Registry
 from collector.store.registry_rows import read_audit
 from console.watch.plain.adapters import plain_adapters
 from console.watch.views.adapters import AdaptersView, Facts, adapters_view
-from tests.trainer.adapter_lines import WHY, add_bot, add_version, loads
-from trainer.adapters import canary, hold, promote, rollback
+from tests.trainer.adapter_lines import PASSED, WHY, add_bot, add_version, loads
+from trainer.adapters import canary, hold, promote, reject, rollback
 
 NOW = datetime.now(UTC) + timedelta(seconds=5)
 REFUSED: dict[str, object] = {
@@ -118,6 +118,55 @@ def test_a_refused_candidate_says_why_and_can_only_be_overridden(registry: Regis
     assert "the gate's verdict is refuse: score fell" in refused
     assert offer(view, "override") == (1, None)
     assert "✗✓" in "\n".join(plain_adapters(view, 100))
+
+
+def gates_of_three(
+    registry: Registry, store: Path, name: str, second: dict[str, object], third: dict[str, object]
+) -> None:
+    """@1 is live, @2 judged as given, @3 rejected."""
+    add_version(registry, store, 1, adapter=name)
+    promote(registry, name, 1, load=loads, **WHY)
+    add_version(registry, store, 2, adapter=name, gate=second)
+    add_version(registry, store, 3, adapter=name, gate=third)
+    registry.change_state(name, 3, expected="candidate", to="rejected", **WHY)
+
+
+@pytest.mark.parametrize("trial", ["candidate", "canary"])
+def test_the_gate_shown_is_that_of_the_version_on_trial_and_not_of_a_newer_one(
+    registry: Registry, tmp_path: Path, trial: str
+) -> None:
+    add_bot(registry, "cat", "zeta")
+    gates_of_three(registry, tmp_path, "bot", REFUSED, PASSED)
+    gates_of_three(registry, tmp_path, "cat", PASSED, REFUSED)
+    if trial == "canary":
+        for name in ("bot", "cat"):
+            canary(registry, name, 2, 0.1, load=loads, force=True, **WHY)
+    lines = look(registry, tmp_path).adapters
+    assert [(each.adapter, each.state, each.candidate) for each in lines] == [("bot", trial, 2), ("cat", trial, 2)]
+    gates = [each.gate for each in lines if each.gate is not None]
+    assert [(each.version, each.verdict) for each in gates] == [(2, "refuse"), (2, "pass")]
+    assert [each.reason for each in lines] == ["score fell", None]
+
+
+def test_without_a_candidate_the_newest_version_that_was_judged_is_named(registry: Registry, tmp_path: Path) -> None:
+    gates_of_three(registry, tmp_path, "bot", PASSED, REFUSED)
+    reject(registry, "bot", 2, **WHY)
+    view = look(registry, tmp_path)
+    gate = view.adapters[0].gate
+    assert gate is not None
+    assert (view.adapters[0].state, gate.version, view.adapters[0].reason) == ("rejected", 3, "score fell")
+    assert "  gate of @3: refuse ✗✓" in plain_adapters(view, 100)
+
+
+def test_a_candidate_that_was_not_judged_has_no_gate_and_no_other_versions_either(
+    registry: Registry, tmp_path: Path
+) -> None:
+    add_version(registry, tmp_path, 1)
+    promote(registry, "bot", 1, load=loads, **WHY)
+    add_version(registry, tmp_path, 2, gate=None)
+    view = look(registry, tmp_path)
+    assert (view.adapters[0].candidate, view.adapters[0].gate) == (2, None)
+    assert "  gate of @2: not judged" in plain_adapters(view, 100)
 
 
 def test_marks_of_versions_follow_what_was_done(registry: Registry, tmp_path: Path) -> None:

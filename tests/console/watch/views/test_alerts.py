@@ -8,20 +8,27 @@ import pytest
 
 from checks.alerts import acknowledge, comment, silence
 from checks.finding import Evidence
+from checks.readers.open_log import open_log
+from checks.suite import CHECKS, run, select_checks
 from collector.records import Event
 from collector.store.writer import Writer
 from console.watch.evaluator_lock import evaluator_running
 from console.watch.held import Held, Origin
+from console.watch.holding import hold
 from console.watch.plain.alert_text import evaluator_text
 from console.watch.plain.alerts import plain_alerts
+from console.watch.source.log_rows import rows_of
 from console.watch.topic import Ask
 from console.watch.views.alert_board import alert_counts
 from console.watch.views.alert_lines import AlertLine, alert_lines
 from console.watch.views.alerts import AlertsBuilder, AlertsView
 from console.watch.views.place import Place
+from console.watch.views.signal_findings import SignalChecks
 from tests.console.watch.alert_history import EVERY_S, START, as_frame, evaluated
 from tests.console.watch.fake_feed import held, no_log
+from tests.console.watch.small_held import frame, turn
 
+SAMPLES = Path(__file__).parents[4] / "samples"
 WORST = Evidence(session_id="7f3a91c2", turn=4, token_index=1187, adapter="refund", value=8.32, kind="stale")
 
 
@@ -133,6 +140,53 @@ def test_the_detail_has_the_place_the_comment_and_the_timeline_in_order() -> Non
         ("comment", "ana", "fp8 engine?"),
     ]
     assert detail.history[-1][1] == 0.3
+
+
+CUT = frame("turns", [turn("s-cut", 1, 60, finish_reason="length"), turn("s-cut", 2, 50, finish_reason="stop"),
+                      turn("s-long", 1, 40, finish_reason="length", completion_tokens=4096)])  # fmt: skip
+
+
+def test_a_check_of_rows_alone_shows_all_it_names_now_and_its_hints() -> None:
+    events = evaluated({"truncation": "ww"}, evidence={"truncation": Evidence(session_id="s-cut", turn=1)})
+    detail = view(events, "truncation", turns=CUT).detail
+    assert detail is not None
+    assert [(each.place.session_id, each.place.turn) for each in detail.evidence] == [("s-cut", 1), ("s-long", 1)]
+    assert (detail.evidence_total, detail.evidence_of) == (2, "what is read now")
+    assert detail.check_next == ("max_tokens", "the context limit", "reward-eval-gap (a cut answer earns nothing)")
+
+
+@pytest.mark.parametrize("check", ["truncation", "feedback"])
+def test_what_such_a_check_names_is_what_the_report_says_of_the_same_log(check: str) -> None:
+    path = SAMPLES / check / "fires.jsonl"
+    (expected,) = run(open_log(path), checks=select_checks([check])).findings
+    rows = rows_of(open_log(path))
+    found = SignalChecks().of_check(hold(rows.frames, source=Origin(path="x", format=rows.format)), check)
+    assert found is not None
+    assert found.evidence
+    assert (found.status, found.value, found.check_next) == (expected.status, expected.value, expected.check_next)
+    assert found.evidence == expected.evidence[: len(found.evidence)]
+    assert len(found.evidence) + found.evidence_omitted == len(expected.evidence)
+
+
+def test_a_check_of_other_tokens_says_that_more_is_not_read_and_has_the_hints_of_its_page() -> None:
+    events = evaluated({"length-mismatch": "ww"}, evidence={"length-mismatch": Evidence(session_id="s-cut", turn=1)})
+    shown = view(events, "length-mismatch", turns=CUT)
+    detail = shown.detail
+    assert detail is not None
+    assert [(each.place.session_id, each.place.turn) for each in detail.evidence] == [("s-cut", 1)]
+    assert (detail.evidence_total, detail.evidence_of) == (None, "the alert's own records")
+    assert detail.check_next[0].startswith("the code that joins ids and log-probabilities")
+    text = "\n".join(plain_alerts(shown, 120))
+    assert "EVIDENCE (worst first, the alert's own records; what else the check found is not read here)" in text
+    assert "1 of 1" not in text
+
+
+@pytest.mark.parametrize("check", [check.name for check in CHECKS if check.name != "first-mover"])
+def test_every_check_has_hints(check: str) -> None:
+    detail = view(evaluated({check: "ff"}), check).detail
+    assert detail is not None
+    assert detail.check_next
+    assert all(detail.check_next)
 
 
 def test_a_filter_narrows_the_list_by_the_words_of_its_fields() -> None:

@@ -14,13 +14,14 @@ from console.watch.held import TABLES, Held
 from console.watch.plain.signals import plain_signals
 from console.watch.views.first_mover import FirstMover
 from console.watch.views.lane import Lane
-from console.watch.views.signal_findings import CHECK_OF
+from console.watch.views.signal_findings import CHECK_OF, SignalChecks
 from console.watch.views.signal_lanes import LaneSource, signal_lanes
 from console.watch.views.signals import SignalsAsk, SignalsBuilder, SignalsView
 from console.watch.views.untrainable import UntrainableCounts
 from tests.checks.simulated_runs import simulated_run
 from tests.console.watch.fake_feed import NOW, held, no_log
 from tests.console.watch.incident_store import incident
+from tests.console.watch.small_held import ago, frame
 
 
 def view(held_now: Held, **ask: Any) -> SignalsView:
@@ -128,6 +129,28 @@ def test_turns_that_come_later_are_added_wherever_they_come() -> None:
     for shown in (rows[:5], rows[:12], rows, rows[3:9], [rows[10], *rows], rows[1:]):
         frame = turns(*shown)
         assert counts.of(frame, "a") == UntrainableCounts().of(frame, "a")
+
+
+def test_what_an_engine_does_is_of_every_adapter_that_it_serves() -> None:
+    def span(role: str, kind: str, adapter: str | None, start: float, end: float) -> dict[str, Any]:
+        return {"role": role, "kind": kind, "adapter": adapter, "from": ago(1000 - start), "to": ago(1000 - end)}
+
+    spans = frame(
+        "spans",
+        [
+            span("trainer", "step", "a", 0, 60),
+            span("trainer", "step", "b", 60, 100),
+            span("engine", "generate", None, 0, 75),
+            span("engine", "paused_for_weights", None, 75, 100),
+        ],
+    )
+    steps = frame("steps", [{"adapter": name, "step": 1} for name in ("a", "b")])
+    steps = steps.with_columns(grad_norm=pl.lit(1.0))
+    whole = held(steps=steps, spans=spans)
+    found = {name: SignalChecks().of_adapter(whole, name)["stall-time"].metrics for name in ("a", "b")}
+    # Of 100 s the trainer worked 60 on a and 40 on b; the engine stood still for 25.
+    assert found["a"] | {"stall_trainer_s": 40.0, "stall_engine_s": 25.0} == found["a"]
+    assert found["b"] | {"stall_trainer_s": 60.0, "stall_engine_s": 25.0} == found["b"]
 
 
 def test_the_log_has_the_newest_events_and_control_characters_as_escapes() -> None:

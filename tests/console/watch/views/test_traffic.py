@@ -76,6 +76,13 @@ def test_the_pace_counts_the_turns_begun_in_each_minute() -> None:
     assert sum(pace) == 4
 
 
+def test_a_session_whose_time_is_ahead_of_the_newest_is_not_active() -> None:
+    base = small_held()
+    ahead = base._replace(turns=pl.concat([base.turns, frame("turns", [turn("s-ahead", 1, -3600)])]))
+    found = [traffic_view(each, Ask(), no_log).numbers for each in (base, ahead)]
+    assert [(each.sessions, each.active) for each in found] == [(3, 3), (4, 3)]
+
+
 @pytest.mark.parametrize("second", [59, 61, 119, 239, 299])
 def test_no_turn_of_the_last_five_minutes_is_left_out(second: int) -> None:
     # All began within one minute, and the newest record is of so many seconds after the first.

@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, str]] = {
         "unscaled_temperature": "the engine's log-probabilities are those before the temperature was applied",
         "base_model_served": "the sampled tokens fit the base model, not the adapter",
         "zero_padded": "a log-probability of exactly 0 for a token that was not certain: filled in, not sampled",
-        "not_finite": "a log-probability is NaN or infinite",
+        "not_finite": "a log-probability is NaN or infinite, or w is too large for a float",
     },
     "staleness": {
         "stale": "tokens older, in optimizer steps, than the threshold",

@@ -74,8 +74,9 @@ def _finite(evidence: Evidence) -> bool:
 
 
 def _not_finite(evidence: Evidence) -> Evidence:
-    """The evidence, saying so where the check gave no kind of its own."""
-    return msgspec.structs.replace(evidence, kind=evidence.kind or "not_finite")
+    """The evidence, saying so: in place of the check's own kind, which its text explains, where the value is none."""
+    own = evidence.kind if _finite(msgspec.structs.replace(evidence, detail={})) else None
+    return msgspec.structs.replace(evidence, kind=own or "not_finite")
 
 
 # Any: any JSON value.

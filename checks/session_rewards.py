@@ -18,7 +18,8 @@ def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
     trained = turns.filter(~pl.col("purpose").is_in(NOT_TRAINED).fill_null(False))
     sessions = trained.select("session_id").unique(maintain_order=True)
     on_turns = trained.select("session_id", pl.col("reward").cast(pl.Float64).alias("value"))
-    whole = _latest(rewards.filter(pl.col("turn_id").is_null())).select("session_id", pl.col("value").cast(pl.Float64))
+    whole = latest_rewards(rewards.filter(pl.col("turn_id").is_null()))
+    whole = whole.select("session_id", pl.col("value").cast(pl.Float64))
     observed = pl.concat([on_turns, whole]).drop_nulls("value")
     finite = pl.col("value").is_finite()
     folded = observed.group_by("session_id").agg(
@@ -34,7 +35,19 @@ def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
     return known.with_columns(reward=pl.when(alone).then("highest"))
 
 
-def _latest(rewards: pl.DataFrame) -> pl.DataFrame:
-    """Less what a later window of the same session replaced: a session that goes on is judged anew."""
+def latest_rewards(rewards: pl.DataFrame) -> pl.DataFrame:
+    """Less what a later window of the same session, or of the same turn, replaced: what goes on is judged anew.
+
+    Those that closed together, or of which it is not known when, are all there.
+    """
     at = pl.col("closed_at")
-    return rewards.filter(at.is_null() | (at == at.max().over("session_id")))
+    return rewards.filter(at.is_null() | (at == at.max().over("session_id", "turn_id")))
+
+
+def one_reward_each(rewards: pl.DataFrame) -> pl.DataFrame:
+    """The one reward that counts of each session, and of each turn that has its own: the last one, if it has a value.
+
+    Of those that closed together it is the last one logged; one of which it is not known when it closed is earlier.
+    """
+    in_order = latest_rewards(rewards).sort("closed_at", nulls_last=False, maintain_order=True)
+    return in_order.unique(["session_id", "turn_id"], keep="last", maintain_order=True).drop_nulls("value")

@@ -2,16 +2,18 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import zstandard
 
+from checks.readers.head_lines import MOST_BYTES, HeadLines, is_text, is_value
 from checks.readers.lines import decode_json
 from checks.readers.parquet_rows import column_names
 from checks.readers.plain_bytes import open_plain
 
 HEAD_BYTES = 256 * 1024
-_PIECE = 4 * 1024
+_PIECE = 64 * 1024
+_LEAST_BYTES = 4 * 1024
 _LINE_BYTES = 64 * 2**20
 """Longest first line that is looked at to tell the format."""
 
@@ -19,23 +21,53 @@ _LINE_BYTES = 64 * 2**20
 class FileHead:
     """A file's path, size and first bytes, and what they are as JSON."""
 
-    def __init__(self, path: Path, size: int, start: bytes) -> None:
+    def __init__(self, path: Path, size: int, start: bytes, at: int = 0) -> None:
         self.path = path
         self.size = size
         self.start = start
+        """From the first line that is JSON on, where lines before it are none; else from the file's beginning."""
+        self.at = at
+        """Bytes before it."""
 
     @classmethod
     def of(cls, path: Path, *, most: int = HEAD_BYTES) -> "FileHead":
         """Reads the start, at most so many bytes; of a .zst or .gz file, of what is compressed, as far as it goes."""
         with open_plain(path) as file:
-            start = bytearray()
-            try:
-                while len(start) < most and (piece := file.read(_PIECE)):
-                    start += piece
-            except OSError:
-                if not start:
-                    raise
-            return cls(path, path.stat().st_size, bytes(start[:most]))
+            lines = HeadLines(file, most)
+            start, at = lines.window, 0
+            if is_text(start) and lines.find_json():
+                start, at = lines.window, lines.at
+            return cls(path, path.stat().st_size, start, at)
+
+    def after_line(self) -> "FileHead | None":
+        """The same file from its next line on that is JSON; None where this one is no line of its own, or the last."""
+        if not self._begins_with_line or self.at > MOST_BYTES:
+            return None
+        try:
+            with open_plain(self.path) as file:
+                _pass(file, self.at)
+                lines = HeadLines(file, max(_LEAST_BYTES, len(self.start)))
+                lines.pass_line()
+                if lines.find_json(several_lines=False):
+                    return FileHead(self.path, self.size, lines.window, self.at + lines.at)
+        except OSError:
+            pass
+        return None
+
+    def first_line(self, limit: int) -> bytes:
+        """The first line with anything on it, as much of it as the limit says; OSError where the file is damaged."""
+        with open_plain(self.path) as file:
+            _pass(file, self.at)
+            line = file.readline(limit).removeprefix(b"\xef\xbb\xbf")
+            while line and not line.strip():
+                line = file.readline(limit)
+        return line
+
+    @property
+    def _begins_with_line(self) -> bool:
+        """Whether it begins with a value on one line, as far as it is seen."""
+        line, end, _ = self.start.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+        return is_text(self.start) and line.lstrip()[:1] in (b"{", b"[") and (not end or is_value(line))
 
     @cached_property
     # Any: a JSON value of unknown shape.
@@ -60,8 +92,7 @@ class FileHead:
         if b"\n" in self.start.strip() or self.start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
             return None
         try:
-            with open_plain(self.path) as file:
-                value = decode_json(file.readline(_LINE_BYTES).removeprefix(b"\xef\xbb\xbf"))
+            value = decode_json(self.first_line(_LINE_BYTES))
         except (OSError, EOFError, zstandard.ZstdError, ValueError, RecursionError):
             return None
         held = cast(dict[str, Any], value) if isinstance(value, dict) else {}
@@ -103,6 +134,12 @@ class FileHead:
     def is_pickle(self) -> bool:
         """Whether it begins as a pickle of protocol 2 or later does."""
         return len(self.start) > 1 and self.start[0] == 0x80 and self.start[1] in (2, 3, 4, 5)
+
+
+def _pass(file: IO[bytes], count: int) -> None:
+    """Passes over so many bytes, which may have to be decompressed for that."""
+    while count > 0 and (piece := file.read(min(count, _PIECE))):
+        count -= len(piece)
 
 
 # Any: a JSON value.

@@ -8,6 +8,7 @@ import polars as pl
 from checks.columns import empty
 from checks.log import Batch, Source, split_scores
 from checks.readers.batching import BATCH_TOKENS, TurnGatherer, readable_frame, table_of
+from checks.readers.file_mark import FileMark
 from checks.readers.format import Format, Unit
 from checks.readers.plain_bytes import gives_own_bytes
 from checks.readers.scored_batch import of_sessions
@@ -36,7 +37,7 @@ class FileLog:
         self._batch_tokens = batch_tokens
         self._unreadable = self._passing = UnreadableParts()
         self._tables: dict[str, pl.DataFrame] | None = None
-        self._sizes: dict[Path, tuple[int, int]] = {}
+        self._marks: dict[Path, FileMark] = {}
         self._bytes_tell: bool | None = None
 
     def batches(
@@ -49,7 +50,7 @@ class FileLog:
         """The turns in the order of the files and their lines."""
         rest: dict[str, list[Row]] = {}
         unreadable = self._passing = UnreadableParts()
-        self._refuse_replaced()
+        self.refuse_replaced()
         for turns in self._turn_frames(unreadable, rest):
             batch = split_scores(turns, columns, score_columns)
             chosen = batch if sessions is None else of_sessions(batch, sessions)
@@ -58,17 +59,21 @@ class FileLog:
         self._unreadable = unreadable
         self._tables = {name: readable_frame(rows, name, unreadable) for name, rows in rest.items()}
 
-    def _refuse_replaced(self) -> None:
-        """Passes must meet the same turns: a file may grow between them, but not be another or shorter."""
+    def refuse_replaced(self) -> None:
+        """Passes must meet the same turns: a file may grow between them, but not be another, shorter or written over.
+
+        Held against what it was when this was called first.
+        """
         for file in {file for _, unit in self._units for file in unit}:
             try:
-                now = file.stat()
+                if file not in self._marks:
+                    self._marks[file] = FileMark.of(file)
+                    continue
+                found = self._marks[file].why_another(file)
             except OSError as error:
                 said = error.strerror or str(error)
                 raise UserError(f"{file} was there when the log was opened: {said}; check a copy of it") from error
-            inode, size = self._sizes.setdefault(file, (now.st_ino, now.st_size))
-            if now.st_ino != inode or now.st_size < size:
-                found = f"{size} bytes, now {now.st_size}" if now.st_ino == inode else "another file now"
+            if found is not None:
                 raise UserError(f"{file} was replaced or cut while it was read ({found}); check a copy of it")
 
     def _turn_frames(self, unreadable: UnreadableParts, rest: dict[str, list[Row]]) -> Iterator[pl.DataFrame]:
@@ -111,8 +116,8 @@ class FileLog:
         if not self._passing.passed_bytes:
             return None
         if self._bytes_tell is None:
-            self._bytes_tell = all(gives_own_bytes(file) for file in self._sizes)
-        total = sum(size for _, size in self._sizes.values())
+            self._bytes_tell = all(gives_own_bytes(file) for file in self._marks)
+        total = sum(mark.size for mark in self._marks.values())
         return min(1.0, self._passing.passed_bytes / total) if self._bytes_tell and total else None
 
     def advice(self, column: str) -> str | None:

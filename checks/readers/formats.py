@@ -1,11 +1,15 @@
 """Every format that can be read, most telling first: the first that recognises a file reads it."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from checks.readers.agent_lightning import AGENT_LIGHTNING
 from checks.readers.areal import AREAL
 from checks.readers.art import ART
 from checks.readers.atropos import ATROPOS
 from checks.readers.claude_code import CLAUDE_CODE
 from checks.readers.codex import CODEX
+from checks.readers.file_head import FileHead
 from checks.readers.format import Format
 from checks.readers.harbor import HARBOR
 from checks.readers.marin import MARIN
@@ -66,3 +70,31 @@ FORMATS: tuple[Format, ...] = (
     TRAINER_METRICS,
 )
 """Registered by hand."""
+_TRIED = 8
+"""Lines of JSON that are tried: the first may be a record that no reader knows."""
+
+
+class Recognised(NamedTuple):
+    """Of which format a file is."""
+
+    form: Format
+    reason: str
+    head: FileHead
+    """From the line on that tells it."""
+
+
+def recognised(head: FileHead, forms: Sequence[Format] = FORMATS) -> Recognised | None:
+    """By the first line that a format knows; None where none of the first ones is of any.
+
+    Metrics of any trainer come last: other logs have lines of such metrics too, among what tells more of them.
+    """
+    tried: FileHead | None = head
+    for _ in range(_TRIED):
+        if tried is None:
+            break
+        for form in forms:
+            if form is not TRAINER_METRICS and (reason := form.recognise(tried)) is not None:
+                return Recognised(form, reason, tried)
+        tried = tried.after_line()
+    reason = TRAINER_METRICS.recognise(head) if TRAINER_METRICS in forms else None
+    return None if reason is None else Recognised(TRAINER_METRICS, reason, head)

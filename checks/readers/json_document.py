@@ -6,6 +6,7 @@ from typing import Any
 
 import zstandard
 
+from checks.readers.file_head import FileHead
 from checks.readers.lines import decode_json, json_objects, open_plain
 from checks.readers.unreadable import UnreadableParts
 
@@ -51,12 +52,9 @@ def documents(path: Path, unreadable: UnreadableParts) -> Iterator[tuple[str, di
 
 
 def _on_lines(path: Path) -> bool:
-    """Whether the first line with anything on it is a whole JSON object, or too long to be anything else."""
+    """Whether the first line that is JSON is a whole object, or too long to be anything else."""
     try:
-        with open_plain(path) as file:
-            line = file.readline(DOCUMENT_LIMIT).removeprefix(b"\xef\xbb\xbf")
-            while line and not line.strip():
-                line = file.readline(DOCUMENT_LIMIT)
+        line = FileHead.of(path).first_line(DOCUMENT_LIMIT)
     except (OSError, EOFError, zstandard.ZstdError):
         return True
     return line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}")

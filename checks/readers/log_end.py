@@ -6,7 +6,7 @@ from pathlib import Path
 from checks.readers.file_head import FileHead
 from checks.readers.file_log import FileLog
 from checks.readers.format import Format, Unit
-from checks.readers.formats import FORMATS
+from checks.readers.formats import FORMATS, recognised
 from checks.readers.lines import UNCOUNTED, FileEnd
 from checks.readers.plain_bytes import gives_own_bytes
 from checks.readers.unreadable import UnreadableParts
@@ -37,17 +37,17 @@ def log_end(path: Path, *, reads: str | None = None, most_bytes: int) -> FileLog
         head = FileHead.of(path)
     except OSError:
         return None
-    form = next((form for form in FORMATS if reads in (None, form.name) and form.recognise(head) is not None), None)
-    if form is None or not form.alone or not _is_lines(head):
+    told = recognised(head, [form for form in FORMATS if reads in (None, form.name)])
+    if told is None or not told.form.alone or not _is_lines(told.head):
         return None
     start = _line_after(path, head.size - most_bytes)
     if start is None:
         return None
-    return FileLog(path, [(_alone(form), (FileEnd.of(path, start),))], "its end", batch_tokens=_BATCH_TOKENS)
+    return FileLog(path, [(_alone(told.form), (FileEnd.of(path, start),))], "its end", batch_tokens=_BATCH_TOKENS)
 
 
 def _is_lines(head: FileHead) -> bool:
-    """Whether the first line with anything on it is a whole JSON object, as far as its ends tell."""
+    """Whether the first line that is JSON is a whole object, as far as its ends tell."""
     *whole, _ = head.start.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     first = next((line.strip() for line in whole if line.strip()), b"")
     return first.startswith(b"{") and first.endswith(b"}")

@@ -9,7 +9,7 @@ from checks.log import Log, Unreadable
 from checks.readers.file_head import HEAD_BYTES, FileHead
 from checks.readers.file_log import FileLog
 from checks.readers.format import Format, Unit
-from checks.readers.formats import FORMATS
+from checks.readers.formats import FORMATS, recognised
 from checks.readers.joined_log import JoinedLog
 from checks.readers.native_duckdb import DuckdbTables, is_duckdb
 from checks.readers.native_log import NativeLog
@@ -103,13 +103,13 @@ def _file_log(path: Path, heads: Sequence[FileHead], reads: str | None, skipped:
     reasons: dict[str, tuple[int, str]] = {}
     unknown: list[FileHead] = []
     for head in heads:
-        for form in FORMATS if reads is None else [_named(reads)]:
-            if (reason := form.recognise(head)) is not None:
-                found.setdefault(form.name, []).append(head)
-                reasons[form.name] = max((head.size, reason), reasons.get(form.name, (-1, "")))
-                break
-        else:
+        told = recognised(head, FORMATS if reads is None else [_named(reads)])
+        if told is None:
             unknown.append(head)
+            continue
+        name = told.form.name
+        found.setdefault(name, []).append(told.head)
+        reasons[name] = max((head.size, told.reason), reasons.get(name, (-1, "")))
     if reads is not None and not found and unknown and (reads != NATIVE or unknown[0].path == path):
         _refuse_binary(unknown[0]) if reads == NATIVE else None
         found, reasons, unknown = {reads: unknown}, {reads: (0, f"--reads {reads}")}, []

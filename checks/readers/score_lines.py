@@ -40,7 +40,7 @@ class ScoreLines:
         self._file = tempfile.TemporaryFile(prefix="roundhouse-scores-")  # noqa: SIM115 (closed in __exit__)
         self._names = [path.name for path in unit]
         self._keys, self._ends = array("q"), array("q")
-        self._places = array("q")
+        self._files, self._numbers = array("i"), array("q")
         try:
             for at, path in enumerate(unit):
                 for number, line in lines(path, UnreadableParts()):
@@ -92,7 +92,8 @@ class ScoreLines:
             self._file.write(line)
             self._keys.append(hash(turn_id))
             self._ends.append(self._file.tell())
-            self._places.append(at << 48 | number)
+            self._files.append(at)
+            self._numbers.append(number)
 
     def _line(self, at: int) -> bytes:
         start = self._ends[at - 1] if at else 0
@@ -100,7 +101,7 @@ class ScoreLines:
         return self._file.read(self._ends[at] - start)
 
     def _place(self, at: int) -> str:
-        return f"{self._names[self._places[at] >> 48]}:{self._places[at] & (1 << 48) - 1}"
+        return f"{self._names[self._files[at]]}:{self._numbers[at]}"
 
 
 def _turn_id(line: bytes) -> str | None:

@@ -89,8 +89,7 @@ def _training(line: dict[str, Any]) -> dict[str, Any]:
 def _objects(path: Path, unreadable: UnreadableParts) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every object of a file and where it is, whether they stand in lines or in one list."""
     try:
-        with open_plain(path) as file:
-            is_whole = _is_whole(file.read(_START))
+        is_whole = _is_whole(FileHead.of(path).start[:_START])
     except (OSError, EOFError) as error:
         unreadable.add(path.name, f"cannot be read: {error}")
         return

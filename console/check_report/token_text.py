@@ -104,5 +104,7 @@ def weight_text(row: Sampled) -> str:
     """w = pi_old / mu of a token; empty where either is unknown."""
     if row.log_mu is None or row.log_pi is None:
         return ""
-    log_w = row.log_pi - row.log_mu
-    return f"{exp(log_w):.3g}" if log_w < 700 else "over 1e304"
+    try:
+        return f"{exp(row.log_pi - row.log_mu):.3g}"
+    except OverflowError:
+        return "inf"

@@ -150,6 +150,8 @@ class Held(NamedTuple):
     clock do not count, unless there is no other."""
     revision: int
     """Another number for another content."""
+    scores: int = 0
+    """How many scores of a store were read: one may change nothing else, as one more of a turn does."""
     replayed_at: datetime | None = None
     """The time that it shows, where that is not the newest."""
     named: tuple[str, ...] | None = None

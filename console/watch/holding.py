@@ -28,6 +28,7 @@ def hold(
     damage: tuple[str, ...] = (),
     revision: int = 1,
     newest_at: datetime | None = None,
+    scores: int = 0,
 ) -> Held:
     """Frames by table, with some of the columns of `held.TABLES`; a table that is not given is empty.
 
@@ -53,6 +54,7 @@ def hold(
         read_at=read_at or datetime.now(UTC),
         newest_at=max((time for time in (newest_at or newest(whole), *changes) if time is not None), default=None),
         revision=revision,
+        scores=scores,
     )
 
 

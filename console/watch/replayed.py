@@ -4,6 +4,7 @@ from datetime import datetime
 
 import polars as pl
 
+from checks.eval_points import stepped
 from checks.measures.parts import narrowed
 from console.watch.adapter_names import adapter_names
 from console.watch.held import Held, Tokens
@@ -23,7 +24,7 @@ TIMES = {
     "versions": pl.col("created_at"),
 }
 """When a row of each table was recorded."""
-_MADE_IN = {"steps": "step", "evals": "step", "versions": "optimizer_step"}
+_MADE_IN = {"steps": "step", "versions": "optimizer_step"}
 """Tables of what training made, and the column that names the step."""
 _PLACE = ("session_id", "turn")
 
@@ -33,6 +34,7 @@ def held_until(held: Held, at: datetime) -> Held:
     named = adapter_names(held)
     then = trained_then(held.steps, held.versions, at=at, read_at=held.read_at)
     kept = {name: getattr(held, name).filter(_there(held, name, time, at, then)) for name, time in TIMES.items()}
+    kept["evals"] = held.evals if then.whole else _evals_by_then(held, at)
     turns = kept["turns"]
     trained = then.scored(turns)
     kept["turns"] = turns.with_columns(
@@ -51,6 +53,29 @@ def held_until(held: Held, at: datetime) -> Held:
         named=named,
         trained=then,
     )
+
+
+def _evals_by_then(held: Held, at: datetime) -> pl.DataFrame:
+    """The evaluations that were there: written by then or, where a log does not say when, of weights that were.
+
+    Those were there when their version was registered, else when their step had ended: it, or the first one after it
+    that was recorded. Where nothing tells when that was, an evaluation is not shown.
+    """
+    evals = held.evals
+    if not evals["written_at"].null_count():
+        return evals.filter(pl.col("written_at") <= at)
+    whose = pl.col("adapter").cast(pl.String).fill_null("").alias("whose")
+    ended = held.steps.drop_nulls(["step", "at"]).group_by(whose, "step").agg(ended=pl.col("at").min())
+    if not (ended["whose"] == "").any():
+        # An evaluation that names no adapter may be of any.
+        of_any = ended.group_by("step").agg(pl.col("ended").max()).select(pl.lit("").alias("whose"), "step", "ended")
+        ended = pl.concat([ended, of_any])
+    placed = stepped(evals, held.versions).select(whose, "version", "step").with_row_index("place")
+    registered = held.versions.select(whose, "version", "created_at").unique(["whose", "version"], keep="last")
+    placed = placed.join(registered, on=["whose", "version"], how="left", maintain_order="left").sort("step")
+    found = placed.join_asof(ended.sort("step"), on="step", by="whose", strategy="forward", check_sortedness=False)
+    there = found.sort("place").select(pl.coalesce("created_at", "ended")).to_series()
+    return evals.filter((pl.coalesce("written_at", there) <= at).fill_null(False))
 
 
 def _there(held: Held, table: str, time: pl.Expr, at: datetime, then: TrainedThen) -> pl.Series:

@@ -63,6 +63,7 @@ def test_what_is_not_finite_is_null_and_says_so() -> None:
             Evidence(step=7, value=math.inf),
             Evidence(step=8, value=2.0),
             Evidence(session_id="s", turn=1, kind="stale", value=-math.inf),
+            Evidence(session_id="s", turn=1, kind="stale", value=8.0, detail={"log_w": math.nan}),
             Evidence(session_id="s", turn=2, detail={"log_w": math.nan}),
         ),
         breakdown=({"lag": 0, "max_w": math.inf},),
@@ -73,7 +74,8 @@ def test_what_is_not_finite_is_null_and_says_so() -> None:
     assert finding["evidence"] == [
         {"step": 7, "kind": "not_finite"} | {"value": None},
         {"step": 8, "value": 2.0},
-        {"session_id": "s", "turn": 1, "kind": "stale", "value": None},
+        {"session_id": "s", "turn": 1, "kind": "not_finite", "value": None},
+        {"session_id": "s", "turn": 1, "kind": "stale", "value": 8.0, "detail": {"log_w": None}},
         {"session_id": "s", "turn": 2, "kind": "not_finite", "detail": {"log_w": None}},
     ]
     assert finding["breakdown"] == [{"lag": 0, "max_w": None}]

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from checks.log import Log
+from checks.readers.file_log import FileLog
 from checks.readers.open_log import open_log
 from checks.token_signals import token_signals
 from collector.errors import UserError
@@ -34,7 +35,12 @@ class LogSource:
         self._held: Held | None = None
 
     def poll(self) -> Held | None:
-        """The log, or its newest part; and once more whenever more of it was read."""
+        """The log, or its newest part; and once more whenever more of it was read.
+
+        UserError when a file was written over since: then it is to be opened anew.
+        """
+        if self._path.is_file() and isinstance(log := self.log(), FileLog):
+            log.refuse_replaced()
         if self._held is None:
             self._held = self._first()
             self._reading = None if self._begin is None else self._begin()
@@ -63,7 +69,8 @@ class LogSource:
     def _first(self) -> Held:
         """All of a short log; of another its end, or nothing yet."""
         if self._short:
-            return self._holding(rows_of(open_log(self._path, reads=self._reads)))
+            # The same log gives single turns later, and then knows the file that these rows are of.
+            return self._holding(rows_of(self.log()))
         end = rows_of_end(self._path, self._reads)
         if end is None:
             return self._holding(LogRows({}, "", ()), LogPart(turns=0))

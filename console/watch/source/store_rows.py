@@ -32,6 +32,8 @@ class StoreRows:
         self._marks = NO_MARKS
         self.newest_at: datetime | None = None
         """Time of the newest row."""
+        self.scores = 0
+        """How many scores were read."""
         self.came_at: datetime | None = None
         """When rows last came after it was opened."""
         # Before the rows: what goes while they are read shows as another standing later.
@@ -96,6 +98,7 @@ class StoreRows:
                 self._tables[table].add(frames[table])
         self.newest_at = max((time for time in (self.newest_at, newest(frames)) if time is not None), default=None)
         if "scores" in frames:
+            self.scores += frames["scores"].height
             self._marks = pl.concat([self._marks, first_marks(frames["scores"])]).unique(
                 "turn_id", keep="first", maintain_order=True
             )

@@ -58,6 +58,7 @@ class StoreSource:
             damage=self._rows.damage,
             revision=self._revision,
             newest_at=self._rows.newest_at,
+            scores=self._rows.scores,
         )
         return by_this_clock(held, came_at=self._came_at, written_at=stamp.written_at)
 

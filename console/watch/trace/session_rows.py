@@ -3,6 +3,7 @@
 import polars as pl
 
 from checks.measures.parts import part
+from checks.session_rewards import one_reward_each
 from console.watch.held import Held
 from console.watch.kept import Kept
 
@@ -111,11 +112,12 @@ def drift_rows(held: Held) -> pl.DataFrame:
 
 
 def _rewards(held: Held) -> pl.DataFrame:
-    """The session's own reward, the latest; else the mean of its turns'."""
-    rewards = held.rewards.sort("closed_at", nulls_last=False, maintain_order=True)
+    """The session's own reward; else the mean of its turns', of each the one that counts."""
     own, value = pl.col("turn_id").is_null(), pl.col("value")
-    found = rewards.group_by("session_id").agg(
-        own=value.filter(own).drop_nulls().last(), of_turns=value.filter(~own).drop_nulls().mean()
+    found = (
+        one_reward_each(held.rewards)
+        .group_by("session_id")
+        .agg(own=value.filter(own).last(), of_turns=value.filter(~own).mean())
     )
     return found.select("session_id", rewarded=pl.coalesce("own", "of_turns"))
 

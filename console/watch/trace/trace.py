@@ -3,7 +3,6 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from console.watch.trace.turn_scorings import TurnScorings, turn_scorings
 from console.watch.trace.turn_tokens import TurnTokens, turn_tokens
 from console.watch.trace.verdict import WrongIds
 from console.watch.trace.weight_segments import Segment, segments
+from console.watch.trained_then import TrainedThen
 
 Made = TypeVar("Made")
 ToolsOf = Callable[[], Tools]
@@ -42,18 +42,53 @@ class ScoredTurn(NamedTuple):
     """Why its weights are what they are, version by version."""
 
 
+class Basis(NamedTuple):
+    """All that a trace is made of beside the log: it is given nothing else, and is kept as long as this stays equal."""
+
+    turns: pl.DataFrame
+    """Of the session, as they are held: a score shows in its turn's marks where it is the first,"""
+    scores: int
+    """and else in how many were read."""
+    events: pl.DataFrame
+    """Of the session."""
+    versions: pl.DataFrame
+    cells: pl.DataFrame | None
+    """Of the importance weights; None where none were folded yet."""
+    then: TrainedThen | None
+    """What a replay shows of training; None live."""
+
+    def same_log(self, other: "Basis") -> bool:
+        """Whether what was read of the session for the one is right for the other, and whatever is made of it alone."""
+        read = (self.turns, self.scores, self.events, self.then)
+        return _equal(read, (other.turns, other.scores, other.events, other.then))
+
+    def same(self, other: "Basis") -> bool:
+        """Whether they say the same."""
+        return _equal(self, other)
+
+
+def _equal(one: object, other: object) -> bool:
+    """Of frames, and tuples with frames in them, by value."""
+    if isinstance(one, pl.DataFrame) and isinstance(other, pl.DataFrame):
+        return one is other or (one.schema == other.schema and one.equals(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        here, there = cast(tuple[object, ...], one), cast(tuple[object, ...], other)
+        return len(here) == len(there) and all(map(_equal, here, there))
+    return bool(cast(object, one) == other)
+
+
 class Trace:
     """One session as it was held at one moment."""
 
-    def __init__(self, log: SessionTurns, held: Held, named: NamedTools) -> None:
+    def __init__(self, log: SessionTurns, basis: Basis, named: NamedTools) -> None:
         self.log = log
+        self.basis = basis
         self.tools = named.tools
         self.tokenizer = named.name
         """Where the tokenizer is from; None without one."""
-        self._events = held.events.filter(pl.col("session_id") == log.session_id)
-        self._versions = held.versions
-        weights = held.tokens.weights
-        self._cells = part(weights, "cells") if "cells" in weights.columns else None
+        self._events = basis.events
+        self._versions = basis.versions
+        self._cells = basis.cells
         self._scorings: dict[int, TurnScorings] = {}
         self._scored: dict[tuple[int, int], ScoredTurn] = {}
         self._retokenized: dict[int, Retokenized | None] = {}
@@ -64,10 +99,10 @@ class Trace:
         """The turns' numbers, in order."""
         return self.log.turns["turn"].to_list()
 
-    @cached_property
+    @property
     def breaks(self) -> SessionBreaks:
         """Which turn extends which, and where one does not."""
-        return session_breaks(self.log, self._events, self.tools)
+        return self.once(("breaks",), lambda: session_breaks(self.log, self._events, self.tools))
 
     def break_of(self, turn: int) -> Break | None:
         """How a turn fails to extend the one that it continues; None where it does not fail."""
@@ -121,6 +156,12 @@ class Trace:
                 spans.append((max(0, each.at - prompt), whole, text))
         return _compared(spans, tokens)
 
+    def told(self, basis: Basis, named: NamedTools) -> "Trace":
+        """The same session where other versions and other weights are known; what it alone tells is not made anew."""
+        again = Trace(self.log, basis, named)
+        again._retokenized, again._made = self._retokenized, self._made
+        return again
+
     def once(self, name: tuple[object, ...], make: Callable[[], Made]) -> Made:
         """What is slow to work out and depends on the session alone, by name."""
         if name not in self._made:
@@ -159,8 +200,20 @@ def _mean(away: Array, kept: Array) -> float | None:
     return float(away[kept].mean()) if kept.any() else None
 
 
+def _basis(held: Held, own: pl.DataFrame, session_id: str) -> Basis:
+    weights = held.tokens.weights
+    return Basis(
+        turns=own,
+        scores=held.scores,
+        events=held.events.filter(pl.col("session_id") == session_id),
+        versions=held.versions,
+        cells=part(weights, "cells") if "cells" in weights.columns else None,
+        then=held.trained,
+    )
+
+
 class RecentTraces:
-    """The last few sessions, kept as long as nothing was added to them."""
+    """The last few sessions, kept as long as nothing was added to what they are made of."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], Trace] = OrderedDict()
@@ -172,14 +225,14 @@ class RecentTraces:
         if own.is_empty():
             return None
         named = tools_for(tools, own, store=held.source.format == "store")
-        then = held.trained
-        sizes = (own.height, held.steps.height, held.versions.height, held.events.height, held.tokens.share)
-        sizes = (*sizes, held.replayed_at, then is not None and then.whole)
-        key = (open_log, session_id, id(named.tools.tokenizer), *sizes)
+        basis = _basis(held, own, session_id)
+        key = (open_log, session_id, id(named.tools.tokenizer))
         with self._lock:
-            found = self._kept.pop(key, None) or Trace(
-                read_session(session_id, open_log, own["turn"], then), held, named
-            )
+            found = self._kept.pop(key, None)
+            if found is None or not basis.same_log(found.basis):
+                found = Trace(read_session(session_id, open_log, own["turn"], basis.then), basis, named)
+            elif not basis.same(found.basis):
+                found = found.told(basis, named)
             self._kept[key] = found
             self._forget()
         return found

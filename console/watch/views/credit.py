@@ -8,6 +8,7 @@ import msgspec
 import polars as pl
 
 from checks.eval_falls import Change, changes_by_suite
+from checks.session_rewards import one_reward_each
 from checks.trained_step import trained_step
 from collector.records import Version
 from collector.store.trained_versions import versions_trained_on
@@ -120,8 +121,7 @@ def _given(rewards: pl.DataFrame, row: dict[str, Any]) -> list[Given]:
     of_session = pl.col("turn_id").is_null() & (pl.col("session_id") == row["session_id"])
     found: list[Given] = []
     for name, which in (("turn", of_turn), ("session", of_session)):
-        newest = rewards.filter(which).drop_nulls("value").sort("closed_at", maintain_order=True).tail(1)
-        for each in newest.iter_rows(named=True):
+        for each in one_reward_each(rewards.filter(which)).iter_rows(named=True):
             parts = msgspec.json.decode(each["parts"], type=dict[str, float]) if each["parts"] else {}
             found.append(
                 Given(

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from checks.session_rewards import one_reward_each
 from collector.errors import UserError
 from console.watch.held import Held
 from console.watch.topic import OpenLog
@@ -92,5 +93,7 @@ def _judged(row: dict[str, Any]) -> str:
 
 
 def _credits(held: Held, own: pl.DataFrame) -> tuple[Credit, ...]:
-    found = own.select("turn", "turn_id").drop_nulls().join(held.rewards.select("turn_id", "value"), on="turn_id")
-    return tuple(Credit(turn=turn, reward=value) for turn, _, value in found.drop_nulls().iter_rows())
+    turns = own.select("turn", "turn_id").drop_nulls()
+    rewards = one_reward_each(held.rewards.filter(pl.col("turn_id").is_in(turns["turn_id"].implode())))
+    found = turns.join(rewards.select("turn_id", "value"), on="turn_id", maintain_order="left")
+    return tuple(Credit(turn=turn, reward=value) for turn, _, value in found.iter_rows())

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from checks.log import Batch
+from checks.session_rewards import one_reward_each
 from checks.trained_step import trained_step
 from collector.errors import UserError
 from console.watch.held import Held
@@ -187,8 +188,8 @@ def _pushed(batch: Batch, held: Held, learner: Learner) -> Iterator[Pushed]:
 
 
 def _rewards(rewards: pl.DataFrame, turn_ids: Sequence[str]) -> dict[str, float]:
-    """The newest of each turn's own."""
-    own = rewards.filter(pl.col("turn_id").is_in(turn_ids)).drop_nulls("value").sort("closed_at", maintain_order=True)
+    """Each turn's own."""
+    own = one_reward_each(rewards.filter(pl.col("turn_id").is_in(turn_ids)))
     return dict(own.select("turn_id", "value").iter_rows())
 
 

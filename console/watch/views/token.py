@@ -328,7 +328,8 @@ class _Numbers:
         tokens = self._tokens
         numbers = {name: float(values[index]) for name, values in self._lists.items()}
         log_w = numbers.get("log_w")
-        w = None if log_w is None else float(np.exp(min(log_w, 709.0))) if log_w == log_w else log_w
+        with np.errstate(over="ignore"):
+            w = None if log_w is None else float(np.exp(log_w))
         version = int(tokens.version[index])
         return TokenRow(
             position=position,
@@ -336,7 +337,7 @@ class _Numbers:
             id=None if token_id < 0 else token_id,
             text=text if token_id >= 0 else None,
             w=w,
-            finite=all(np.isfinite(value) for value in numbers.values()),
+            finite=all(np.isfinite(value) for value in (*numbers.values(), w or 0.0)),
             mask=None if tokens.mask is None else int(tokens.mask[index]),
             counted=tokens.counted is None or bool(tokens.counted[index]),
             cut=None if self.w_max is None or w is None else w > self.w_max,

@@ -6,6 +6,7 @@ from typing import NamedTuple, get_args
 import msgspec
 import polars as pl
 
+from checks.session_rewards import latest_rewards
 from collector.records import Purpose
 from collector.trainable import REASONS
 from console.watch.held import Held
@@ -132,7 +133,7 @@ def _recorded(known: pl.Series, *, kept: bool) -> pl.Series:
 
 def _rewarded(held: Held, *, kept: bool) -> pl.Series:
     """Whether a reward of each turn, its own or its session's, is known."""
-    known = held.rewards.drop_nulls("value")
+    known = latest_rewards(held.rewards).drop_nulls("value")
     own = known["turn_id"].drop_nulls().implode()
     whole = known.filter(pl.col("turn_id").is_null())["session_id"].implode()
     has = pl.col("turn_id").is_in(own) | pl.col("session_id").is_in(whole) | pl.col("reward").is_not_null()

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from checks.measure import Tools
+from checks.session_rewards import one_reward_each
 from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
 from console.watch.topic import Ask, OpenLog, Topic, View
@@ -171,9 +172,8 @@ class _Rows:
         ids = turns["turn_id"].drop_nulls()
         judged = held.feedback.filter(pl.col("turn_id").is_in(ids.implode()))
         self._feedback = {row["turn_id"]: row for row in judged.iter_rows(named=True)}
-        self._rewards = dict(
-            held.rewards.filter(pl.col("turn_id").is_in(ids.implode())).select("turn_id", "value").iter_rows()
-        )
+        rewards = one_reward_each(held.rewards.filter(pl.col("turn_id").is_in(ids.implode())))
+        self._rewards = dict(rewards.select("turn_id", "value").iter_rows())
         self._depths = _depths(trace)
 
     def meeting(self, filter: str, count: int) -> Sequence[int]:

@@ -242,6 +242,18 @@ def test_a_ratio_too_large_for_a_float_is_null_in_json_and_fails() -> None:
     assert "ess" not in printed["metrics"]
 
 
+def test_evidence_whose_w_is_too_large_for_a_float_is_null_and_says_so() -> None:
+    rows = [turn([-1.0] * 19 + [-1000.0], [-1.0] * 19 + [0.0], **at_lag(0))]
+    report = run({"turns": pl.DataFrame(rows)}, checks=IW)
+    [evidence] = report.findings[0].evidence
+    assert (evidence.value, evidence.kind) == (math.inf, "mismatch_at_equal_version")
+    [printed] = json.loads(as_json(report))["findings"][0]["evidence"]
+    assert (printed["value"], printed["kind"], printed["token_index"]) == (None, "not_finite", 19)
+    # What the check makes of it is still said.
+    assert printed["text"] == evidence.text
+    assert printed["text"].startswith("w inf: ")
+
+
 def test_weights_whose_sum_has_no_square_have_an_ess() -> None:
     # Three equal weights of e^354: the square of each is a float, that of their sum is none.
     found = finding([turn([-354.0] * 3, [0.0] * 3)])

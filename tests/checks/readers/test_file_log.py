@@ -24,6 +24,23 @@ def replaced(path: Path) -> None:
     os.replace(other, path)
 
 
+def written_over(path: Path) -> None:
+    """With other content of the same size, in place."""
+    size = path.stat().st_size
+    path.write_text(path.read_text().replace('"x"', '"y"'))
+    assert path.stat().st_size == size
+
+
+def written_over_at_the_end(path: Path) -> None:
+    """With more content, of which only the last bytes that were read differ."""
+    path.write_text(path.read_text()[:-3] + "3]}" + "\n" + json.dumps(TURN) + "\n")
+
+
+def written_over_and_longer(path: Path) -> None:
+    """With other and more content, in place."""
+    path.write_text(path.read_text().replace('"x"', '"y"') + json.dumps(TURN) + "\n")
+
+
 def gone(path: Path) -> None:
     path.unlink()
 
@@ -33,6 +50,9 @@ def gone(path: Path) -> None:
     [
         (cut, "replaced or cut while it was read .* bytes, now "),
         (replaced, "replaced or cut while it was read .another file now"),
+        (written_over, "replaced or cut while it was read .written over in place"),
+        (written_over_and_longer, "replaced or cut while it was read .other bytes where it was read"),
+        (written_over_at_the_end, "replaced or cut while it was read .other bytes where it was read"),
         (gone, "was there when the log was opened: No such file"),
     ],
 )

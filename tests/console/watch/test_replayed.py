@@ -77,3 +77,75 @@ def test_what_has_no_time_is_there_at_any_time():
     assert held.until(AT).turns.height == 1
     assert not held.is_empty
     assert hold({}, source=ORIGIN).is_empty
+
+
+def evals_then(minutes: float, evals: dict[str, list[object]], **frames: pl.DataFrame) -> list[object]:
+    """The scores of the evaluations of a log that stand there so many minutes later."""
+    table = pl.DataFrame({"task_id": ["t"] * len(evals["score"]), **evals})
+    held = hold({"evals": table, **frames}, source=Origin(path="log.jsonl", format="native"))
+    return held.until(AT + timedelta(minutes=minutes)).evals["score"].to_list()
+
+
+def steps_at(minutes: dict[int, int | None], adapter: str | None = "bot") -> pl.DataFrame:
+    """Steps by when they ended."""
+    ended = [None if minute is None else AT + timedelta(minutes=minute) for minute in minutes.values()]
+    return pl.DataFrame(
+        {"adapter": [adapter] * len(minutes), "step": [*minutes], "at": ended},
+        schema_overrides={"adapter": pl.String, "at": pl.Datetime("us", "UTC")},
+    )
+
+
+def test_an_evaluation_without_a_time_is_there_when_its_step_has_ended():
+    evals: dict[str, list[object]] = {"adapter": ["bot"] * 4, "step": [0, 4, 6, 9], "score": [0.0, 0.4, 0.6, 0.9]}
+    steps = steps_at({1: 1, 2: 2, 4: 4, 5: 5, 7: 7})
+    # Of step 0 and of step 6 there is no record: the one after it tells that they had ended. None tells it of step 9.
+    found = {minutes: evals_then(minutes, evals, steps=steps) for minutes in (0, 1, 3.9, 4, 6, 7, 999)}
+    assert found == {
+        0: [],
+        1: [0.0],
+        3.9: [0.0],
+        4: [0.0, 0.4],
+        6: [0.0, 0.4],
+        7: [0.0, 0.4, 0.6],
+        999: [0.0, 0.4, 0.6],
+    }
+
+
+def test_an_evaluation_of_a_version_is_there_when_that_was_registered():
+    registered = [AT + timedelta(minutes=5), None]
+    versions = pl.DataFrame({"adapter": "bot", "version": [1, 2], "optimizer_step": [3, 6], "created_at": registered})
+    evals: dict[str, list[object]] = {"adapter": ["bot"] * 3, "version": [1, 2, 3], "score": [0.1, 0.2, 0.3]}
+    steps = steps_at({1: 1, 3: 3, 6: 6})
+    # Version 2 is of step 6; of version 3 nothing is known but its number, which stands for a step then.
+    found = {minutes: evals_then(minutes, evals, steps=steps, versions=versions) for minutes in (3, 5, 6)}
+    assert found == {3: [0.3], 5: [0.1, 0.3], 6: [0.1, 0.2, 0.3]}
+
+
+def test_an_evaluation_is_dated_by_steps_of_its_own_adapter():
+    other = steps_at({4: 1}, "other")
+    evals: dict[str, list[object]] = {"adapter": ["bot", "other"], "step": [4, 4], "score": [0.4, 0.5]}
+    assert evals_then(2, evals, steps=pl.concat([steps_at({4: 4}), other])) == [0.5]
+    # One that names no adapter may be of any: it is there when all of them had ended that step.
+    unnamed: dict[str, list[object]] = {"step": [4], "score": [0.4]}
+    assert evals_then(2, unnamed, steps=pl.concat([steps_at({4: 4}), other])) == []
+    assert evals_then(4, unnamed, steps=pl.concat([steps_at({4: 4}), other])) == [0.4]
+    assert evals_then(4, unnamed, steps=steps_at({4: 4}, None)) == [0.4]
+
+
+def test_an_evaluation_of_which_nothing_tells_when_it_was_is_in_no_replay():
+    evals: dict[str, list[object]] = {"adapter": ["bot"] * 3, "step": [4, None, 1], "score": [0.4, 0.5, 0.1]}
+    assert evals_then(9999, evals) == []
+    # A step without a time tells of none before it.
+    assert evals_then(9999, evals, steps=steps_at({1: 1, 4: None})) == [0.1]
+
+
+def test_an_evaluation_with_a_time_of_its_own_needs_no_step():
+    written = [AT + timedelta(minutes=2), None]
+    evals: dict[str, list[object]] = {
+        "adapter": ["bot"] * 2,
+        "step": [9, 1],
+        "score": [0.9, 0.1],
+        "written_at": written,
+    }
+    steps = steps_at({1: 3})
+    assert [evals_then(minutes, evals, steps=steps) for minutes in (1, 2, 3)] == [[], [0.9], [0.9, 0.1]]

@@ -160,6 +160,22 @@ def test_a_probability_that_is_no_number_is_said_to_be_none(bad: float) -> None:
     assert (row.finite, row.outlier) == (False, True)
 
 
+def test_a_weight_too_large_for_a_float_is_infinite_here_too() -> None:
+    # log w is 1999.9; e^709.8 is the largest that a float holds.
+    log = log_of([scored(1, [*MU[:5], -0.1, *MU[6:]], lag=0, mu=[*MU[:5], -2000.0, *MU[6:]])])
+    view = seen(log, 1)
+    assert view.cursor - view.prompt == 5
+    row = view.row(view.cursor)
+    assert row is not None
+    assert (row.w, row.log_w, row.finite, row.outlier) == (math.inf, 1999.9, False, True)
+    assert why_lines(view, view.cursor)[1].startswith("w inf = exp(pi_old - mu): ")
+    # Just below that it is a number.
+    log = log_of([scored(1, [*MU[:5], -0.1, *MU[6:]], lag=0, mu=[*MU[:5], -709.5, *MU[6:]])])
+    row = seen(log, 1).row(seen(log, 1).cursor)
+    assert row is not None
+    assert (row.w, row.finite) == (pytest.approx(math.exp(709.4)), True)
+
+
 def test_without_a_scoring_there_is_no_ratio() -> None:
     log = log_of([turn(1, prompt_ids=[1], completion_ids=[2, 3], sampled_logprobs=[-0.1, -0.2])])
     found = why(log, 1)

@@ -141,6 +141,40 @@ def test_a_short_log_is_held_whole_at_the_first_look(tmp_path: Path, long_log: P
     assert source.poll() is None
 
 
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("more", ["", '{"record": "step", "step": 999}\n'])
+def test_a_log_that_is_written_over_is_noticed_and_read_anew(tmp_path: Path, long_log: Path, short: bool, more: str):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(long_log.read_text().splitlines(keepends=True)[: 100 if short else None]))
+
+    def source() -> LogSource:
+        return LogSource(path, short=short, reading=None if short else lambda: Fed(Order(path=str(path))))
+
+    first = source()
+    held = first.poll()
+    assert held is not None
+    assert held.turns["adapter"].unique().to_list() == ["bot"]
+    inode = path.stat().st_ino
+    path.write_text(path.read_text().replace('"bot"', '"cat"') + more)
+    assert path.stat().st_ino == inode
+    with pytest.raises(UserError, match="was replaced or cut while it was read"):
+        first.poll()
+    again = source().poll()
+    assert again is not None
+    assert again.turns["adapter"].unique().to_list() == ["cat"]
+
+
+def test_a_log_that_grows_at_its_end_is_shown_as_it_was_read(tmp_path: Path, long_log: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(long_log.read_text().splitlines(keepends=True)[:100]))
+    source = LogSource(path, short=True)
+    assert source.poll() is not None
+    with path.open("a") as file:
+        file.write('{"record": "step", "step": 999}\n')
+    assert source.poll() is None
+    assert sum(batch.turns.height for batch in source.log().batches([])) == 89
+
+
 def test_a_long_log_is_held_by_its_last_rows_and_then_whole(long_log: Path):
     source = opened(long_log)
     wanted = rows_of(open_log(long_log))

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -74,22 +74,18 @@ def load_config(path: Path | None, *, say: Callable[[str], None] = lambda _: Non
         raise UserError(f"{path}: {_with_keys(str(error), values)}; correct or remove the key") from error
 
 
-# Any: whatever a TOML file holds.
-def _with_keys(said: str, values: dict[str, Any]) -> str:
+def _with_keys(said: str, values: dict[str, object]) -> str:
     """The error with the names that msgspec leaves out of its path, `[...]`: those without which it would not be."""
     before, sign, path = said.partition("`$")
-    steps = re.findall(r"\[\.\.\.\]|\.[^.\[`]+", path)
     names: list[str] = []
-    node: Any = values
-    for step in steps:
-        name = step.removeprefix(".")
-        if step == "[...]":
-            tables = node if isinstance(node, dict) else {}
-            name = next((key for key in tables if _fails([*names, key], tables[key], said)), None)
-        if name is None or not isinstance(node, dict) or name not in node:
+    table = values
+    for step in re.findall(r"\[\.\.\.\]|\.[^.\[`]+", path):
+        keys = [key for key in table if _fails([*names, key], table[key], said)] if step == "[...]" else [step[1:]]
+        if not keys or keys[0] not in table:
             return said
-        names.append(name)
-        node = node[name]
+        names.append(keys[0])
+        below = table[keys[0]]
+        table = cast("dict[str, object]", below) if isinstance(below, dict) else {}
     return f"{before}{sign}.{'.'.join(names)}`" if names else said
 
 

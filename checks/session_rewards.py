@@ -27,8 +27,8 @@ def session_rewards(turns: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
         highest=pl.col("value").filter(finite).max(),
         not_finite=(~finite).any(),
     )
-    largest = pl.max_horizontal(pl.col("lowest").abs(), pl.col("highest").abs())
-    apart = pl.col("highest") - pl.col("lowest") > pl.max_horizontal(ABSOLUTE, RELATIVE * largest)
+    lowest, highest = pl.col("lowest"), pl.col("highest")
+    apart = highest - lowest > _tolerance(lowest, highest)
     joined = sessions.join(folded, on="session_id", how="left", maintain_order="left")
     known = joined.with_columns(pl.col("not_finite").fill_null(False), disagrees=apart.fill_null(False))
     alone = ~(pl.col("disagrees") | pl.col("not_finite"))
@@ -45,9 +45,16 @@ def latest_rewards(rewards: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_reward_each(rewards: pl.DataFrame) -> pl.DataFrame:
-    """The one reward that counts of each session, and of each turn that has its own: the last one, if it has a value.
+    """The one reward that counts of each session, and of each turn that has its own, as its last record.
 
-    Of those that closed together it is the last one logged; one of which it is not known when it closed is earlier.
+    As for `session_rewards` there is none where those that count disagree, or one of them is no finite number.
     """
-    in_order = latest_rewards(rewards).sort("closed_at", nulls_last=False, maintain_order=True)
-    return in_order.unique(["session_id", "turn_id"], keep="last", maintain_order=True).drop_nulls("value")
+    key, value = ("session_id", "turn_id"), pl.col("value").cast(pl.Float64)
+    counting = latest_rewards(rewards).drop_nulls("value").sort("closed_at", nulls_last=False, maintain_order=True)
+    alike = (value.max() - value.min() <= _tolerance(value.min(), value.max())) & value.is_finite().all()
+    return counting.filter(alike.over(key)).unique(key, keep="last", maintain_order=True)
+
+
+def _tolerance(lowest: pl.Expr, highest: pl.Expr) -> pl.Expr:
+    """How far rewards may lie apart that are one reward but for rounding."""
+    return pl.max_horizontal(ABSOLUTE, RELATIVE * pl.max_horizontal(lowest.abs(), highest.abs()))

@@ -13,7 +13,7 @@ class TrainingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     updates_per_batch: Annotated[int, msgspec.Meta(ge=1)] = 1
     """Optimizer steps on each batch. pi_old stays that of the batch's start, so that r moves away from 1 and the clip
     begins to hold. Each trains on tokens one step staler than the one before: of more than 5 on a fresh batch check
-    staleness warns, and more than 9 it fails, which the gate refuses."""
+    staleness warns."""
     published_dtype: Dtype | None = None
     """Precision of the weights that are published, which should be the engine's; None is that of the frozen base."""
     measure_sampling_version: bool = True

@@ -1,5 +1,6 @@
 """Tokens sampled by weights that are too old for the step that trains on them, or by weights from the future."""
 
+import math
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -35,8 +36,9 @@ def staleness(
     out do not count. Mean, least and largest over all tokens; mixed_version_turns counts turns whose spans name more
     than one version. A trainer that makes several updates on one batch scores its tokens once, before the first, while
     each further update trains on them one step staler: where the tokens tell of less than half as many steps as the
-    trainer logged, the mean is that of the logged steps, and least and largest are of both. A negative number is an
-    error (version_from_the_future, fail) and is never clipped.
+    trainer logged, the mean is that of the logged steps, and least and largest are of both. How many updates it makes
+    is the trainer's own choice, and the clip bounds what they do: what they add warns and never fails. A negative
+    number is an error (version_from_the_future, fail) and is never clipped.
     Units: optimizer steps; value is the largest.
     Reads: turns(adapter, adapter_version, weight_versions, trainer_version, trainer_step, completion_ids, loss_mask),
     scores(trainer_version, trainer_step), versions(optimizer_step), steps(step, adapter, staleness_mean,
@@ -62,11 +64,17 @@ def staleness(
     faults = _faults(with_lag(part(lags, "turns"), versions), warn_at)
     evidence = _evidence(faults.head(evidence_limit), warn_at, fail_at)
     omitted = faults.height - len(evidence)
-    evidence += _step_faults(updates.logged, warn_at, fail_at)
+    evidence += _step_faults(updates.logged, warn_at, math.inf)
     beyond = known.filter((pl.col("lag") < 0) | (pl.col("lag") > warn_at))
     return Finding(
         check="staleness",
-        status=worst([grade(most, warn_at=warn_at, fail_at=fail_at), "fail" if least < 0 else "ok"]),
+        status=worst(
+            [
+                grade(_int(lag.max()), warn_at=warn_at, fail_at=fail_at),
+                grade(most, warn_at=warn_at, fail_at=math.inf),
+                "fail" if least < 0 else "ok",
+            ]
+        ),
         value=most,
         unit="optimizer steps",
         threshold=Threshold(warn=warn_at, fail=fail_at),

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _SEEN_BYTES = 4 * 1024
-"""Of the beginning, and of the end of what was there, that are compared when a file has grown."""
+"""Read at each of the places that are compared."""
+_PLACES = 16
+"""From the first byte to the last, evenly."""
 
 
 class FileMark(NamedTuple):
@@ -13,20 +15,19 @@ class FileMark(NamedTuple):
     inode: int
     size: int
     changed_ns: int
-    ends: bytes
-    """Its first bytes and its last ones."""
+    seen: bytes
+    """What stood at some places of it."""
 
     @classmethod
     def of(cls, file: Path) -> "FileMark":
         """As it is now."""
         now = file.stat()
-        return cls(now.st_ino, now.st_size, now.st_mtime_ns, _ends(file, now.st_size))
+        return cls(now.st_ino, now.st_size, now.st_mtime_ns, _seen(file, now.st_size))
 
     def why_another(self, file: Path) -> str | None:
         """What became of the file, in words; None where it is the same, or has grown at its end.
 
-        Of one that has grown its beginning and the last bytes that it had are compared: a change between them is not
-        noticed then. One that has not grown must not have been written to at all.
+        Of one that was written to since, what it had at some places is compared: a change between them is not noticed.
         """
         now = file.stat()
         if now.st_ino != self.inode:
@@ -35,13 +36,14 @@ class FileMark(NamedTuple):
             return f"{self.size} bytes, now {now.st_size}"
         if now.st_mtime_ns == self.changed_ns and now.st_size == self.size:
             return None
-        if now.st_size == self.size:
-            return "written over in place"
-        return None if _ends(file, self.size) == self.ends else "other bytes where it was read"
+        return None if _seen(file, self.size) == self.seen else "other bytes where it was read"
 
 
-def _ends(file: Path, size: int) -> bytes:
+def _seen(file: Path, size: int) -> bytes:
+    last = max(0, size - _SEEN_BYTES)
     with file.open("rb") as opened:
-        first = opened.read(min(size, _SEEN_BYTES))
-        opened.seek(max(0, size - _SEEN_BYTES))
-        return first + opened.read(min(size, _SEEN_BYTES))
+        pieces: list[bytes] = []
+        for place in range(_PLACES):
+            opened.seek(last * place // (_PLACES - 1))
+            pieces.append(opened.read(min(size, _SEEN_BYTES)))
+    return b"".join(pieces)

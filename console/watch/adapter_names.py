@@ -12,7 +12,7 @@ _KEPT: Kept[tuple[str, ...]] = Kept()
 
 
 def adapter_names(held: Held) -> tuple[str, ...]:
-    """Every adapter that a record names, whatever time is shown; none where only a part of a log was read."""
+    """Every adapter that a record names, whatever time or window is shown; none where only a part of a log was read."""
     if held.source.part is not None:
         return ()
     if held.named is not None:

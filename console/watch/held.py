@@ -155,7 +155,7 @@ class Held(NamedTuple):
     replayed_at: datetime | None = None
     """The time that it shows, where that is not the newest."""
     named: tuple[str, ...] | None = None
-    """Every adapter that a record names, later ones too, where an earlier time is shown."""
+    """Every adapter that a record names, where an earlier time or a window is shown."""
     ahead_at: datetime | None = None
     """Of a store: the newest time, where that lies ahead of this machine's clock."""
     came_at: datetime | None = None

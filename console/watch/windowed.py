@@ -6,6 +6,7 @@ import msgspec
 import polars as pl
 
 from checks.readers.store_window import Window
+from console.watch.adapter_names import adapter_names
 from console.watch.held import Held
 
 _ENDED = pl.coalesce("finished_at", "started_at")
@@ -29,7 +30,8 @@ def held_within(held: Held, window: Window, now: datetime) -> Held:
             late = pl.col(time) >= cutoff
             rows = rows.filter(late | of_session if table == "events" else late)
         frames[table] = rows
-    return held._replace(**frames, source=msgspec.structs.replace(held.source, window=window.name))
+    named = adapter_names(held)
+    return held._replace(**frames, named=named, source=msgspec.structs.replace(held.source, window=window.name))
 
 
 def _latest(turns: pl.DataFrame, window: Window, now: datetime) -> pl.DataFrame:

@@ -117,7 +117,15 @@ def test_updates_beyond_the_bounds_are_told_by_their_steps() -> None:
     found = finding([BATCH], versions=SAVED, steps=updates(*map(float, range(7))))
     assert (found.status, found.value) == ("warn", 6.0)
     assert [(each.step, each.kind, each.value) for each in found.evidence] == [(7, "stale", 6.0), (6, "stale", 5.0)]
-    assert finding([BATCH], versions=SAVED, steps=updates(*map(float, range(10)))).status == "fail"
+
+
+def test_updates_of_a_batch_never_fail_what_its_tokens_do_not() -> None:
+    many = finding([BATCH], versions=SAVED, steps=updates(*map(float, range(12))))
+    assert (many.status, many.value) == ("warn", 11.0)
+    assert {each.status for each in many.evidence} == {"warn"}
+    old = finding([BATCH | {"trainer_step": 9}], versions=SAVED, steps=updates(*[9.0] * 4))
+    assert (old.status, old.value) == ("fail", 9.0)
+    assert finding([BATCH], versions=SAVED, steps=updates(0.0, -1.0, 0.0)).status == "fail"
 
 
 def test_tokens_that_tell_of_half_the_steps_stand_before_what_was_logged() -> None:

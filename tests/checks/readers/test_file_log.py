@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.readers.file_mark import FileMark
 from checks.readers.open_log import open_log
 from checks.readers.walk import walk
 from collector.errors import UserError
@@ -50,7 +51,7 @@ def gone(path: Path) -> None:
     [
         (cut, "replaced or cut while it was read .* bytes, now "),
         (replaced, "replaced or cut while it was read .another file now"),
-        (written_over, "replaced or cut while it was read .written over in place"),
+        (written_over, "replaced or cut while it was read .other bytes where it was read"),
         (written_over_and_longer, "replaced or cut while it was read .other bytes where it was read"),
         (written_over_at_the_end, "replaced or cut while it was read .other bytes where it was read"),
         (gone, "was there when the log was opened: No such file"),
@@ -75,6 +76,18 @@ def test_a_file_may_grow_while_it_is_read(tmp_path: Path) -> None:
         file.write(json.dumps(TURN) + "\n" + json.dumps(TURN)[:9])
     assert sum(batch.turns.height for batch in log.batches(())) == 3
     assert log.source().unreadable == 1
+
+
+def test_a_touched_file_is_the_same_and_one_changed_in_its_middle_is_not(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "log.jsonl", [TURN] * 2_000)
+    mark, whole = FileMark.of(path), path.read_bytes()
+    os.utime(path, ns=(1, 1))
+    assert mark.why_another(path) is None
+    middle = len(whole) // 2
+    path.write_bytes(whole[: middle - 30_000] + b" " * 60_000 + whole[middle + 30_000 :])
+    assert mark.why_another(path) == "other bytes where it was read"
+    path.write_bytes(whole + b"{}\n")
+    assert mark.why_another(path) is None
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """A reward that a later window replaced counts no more, on whatever screen a reward stands."""
 
+import math
 from datetime import timedelta
 from typing import Any
 
+import polars as pl
 import pytest
 
+from checks.columns import completed
 from checks.log import MemoryLog
 from checks.measure import Tools
+from checks.session_rewards import session_rewards
 from console.watch.held import Held
 from console.watch.topic import Ask
 from console.watch.views.last_turn import Credit, last_turn
@@ -91,8 +95,27 @@ def test_a_session_that_was_judged_anew_has_its_later_reward():
     assert set(of_session(log_with(given(None, 0.75, 9), given(None, 0.25, 5))).values()) == {0.75}
 
 
-def test_one_without_a_time_is_earlier_than_one_with_it():
-    assert set(of_session(log_with(given("s-1", -1.0, 5), given("s-1", 1.0, None))).values()) == {-1.0}
+@pytest.mark.parametrize("at", ["s-1", None], ids=["turn", "session"])
+@pytest.mark.parametrize(
+    ("values", "closed", "reward"),
+    [
+        ((1.0, 1.0), (5, 5), 1.0),
+        ((1.0, None), (5, 5), 1.0),
+        ((1.0, 0.0), (5, 5), None),
+        ((1.0, 0.0), (5, None), None),
+        ((1.0, math.nan), (5, 9), None),
+    ],
+    ids=["alike", "one of no value", "closed together", "one without a time", "not finite"],
+)
+def test_where_it_cannot_be_told_which_one_counts_there_is_none_as_for_the_checks(
+    at: str | None, values: tuple[float, float | None], closed: tuple[float, float | None], reward: float | None
+):
+    log = log_with(*(given(at, *each) for each in zip(values, closed, strict=True)))
+    assert set(of_session(log).values()) == {reward}
+    if at is None:
+        turns = pl.DataFrame({"session_id": ["s"]})
+        (checked,) = session_rewards(completed(turns, "turns"), log.table("rewards"))["reward"]
+        assert checked == reward
 
 
 def test_a_later_window_in_which_nothing_counts_leaves_no_reward():

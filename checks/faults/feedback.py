@@ -6,6 +6,7 @@ import polars as pl
 
 from checks.finding import Evidence, Finding, Threshold, grade, kept, worst
 from checks.session_rewards import NOT_TRAINED
+from checks.standing_feedback import standing_feedback, superseded
 
 _NEXT = (
     "who posts the same id again: retries without the idempotency key",
@@ -33,16 +34,19 @@ def feedback(
     if feedback.is_empty():
         return Finding.no_data("feedback", "the log holds no feedback", missing=("feedback.feedback_id",))
     traffic = turns.filter(~pl.col("purpose").is_in(NOT_TRAINED).fill_null(False))
-    first = feedback.unique("feedback_id", keep="first", maintain_order=True)
-    replaced = first.filter(pl.col("supersedes") != pl.col("feedback_id"))["supersedes"]
-    counted = _placed(first.filter(~pl.col("feedback_id").is_in(replaced.implode())), turns)
+    counted = _placed(standing_feedback(feedback), turns)
     sessions = traffic["session_id"].n_unique()
     judged = traffic.filter(pl.col("session_id").is_in(counted["of_session"].drop_nulls().implode()))
     missing = sessions - judged["session_id"].n_unique()
     share = missing / sessions if sessions else None
     stray = counted.filter(pl.col("of_session").is_null()) if turns.height else counted.clear()
     placed = _placed(feedback, turns)
-    found = [*_duplicates(placed), *_superseded(placed, replaced), *_contradictory(counted), *_strays(stray)]
+    found = [
+        *_duplicates(placed),
+        *_superseded(_placed(superseded(feedback), turns)),
+        *_contradictory(counted),
+        *_strays(stray),
+    ]
     found.sort(key=lambda each: each.status != "warn")
     evidence, omitted = kept(found)
     level = "ok" if share is None else grade(share, warn_at=warn_at, fail_at=fail_at)
@@ -92,9 +96,7 @@ def _duplicates(feedback: pl.DataFrame) -> Iterator[Evidence]:
         yield Evidence(session_id=session, turn=turn, status=status, value=count, text=said, detail=detail)
 
 
-def _superseded(placed: pl.DataFrame, replaced: pl.Series) -> Iterator[Evidence]:
-    gone = placed.filter(pl.col("feedback_id").is_in(replaced.implode()))
-    gone = gone.unique("feedback_id", keep="first", maintain_order=True)
+def _superseded(gone: pl.DataFrame) -> Iterator[Evidence]:
     for name, session, turn in gone.select("feedback_id", "of_session", "turn").iter_rows():
         said = f"superseded: {name} counts not at all"
         yield Evidence(session_id=session, turn=turn, status="info", text=said, detail={"feedback_id": name})

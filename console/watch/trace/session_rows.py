@@ -6,6 +6,7 @@ from checks.measures.parts import part
 from checks.session_rewards import one_reward_each
 from console.watch.held import Held
 from console.watch.kept import Kept
+from console.watch.standing import standing
 
 _KEPT: Kept[pl.DataFrame] = Kept()
 
@@ -124,13 +125,11 @@ def _rewards(held: Held) -> pl.DataFrame:
 
 def _feedback(held: Held) -> pl.DataFrame:
     """How many judgements stand, and whether they are up (all above 0), down (none) or mixed."""
-    once = held.feedback.unique("feedback_id", keep="first", maintain_order=True)
-    gone = once["supersedes"].drop_nulls()
-    standing = once.filter(~pl.col("feedback_id").is_in(gone.implode()))
-    judged = standing["turn_id"].drop_nulls().unique()
+    counted = standing(held)
+    judged = counted["turn_id"].drop_nulls().unique()
     session_of = held.turns.select("turn_id", of_turn="session_id").filter(pl.col("turn_id").is_in(judged.implode()))
     session_of = session_of.unique("turn_id")
-    placed = standing.join(session_of, on="turn_id", how="left").with_columns(
+    placed = counted.join(session_of, on="turn_id", how="left").with_columns(
         session_id=pl.coalesce("session_id", "of_turn")
     )
     up = (pl.col("value") > 0).drop_nulls()

@@ -14,6 +14,7 @@ from collector.records import Version
 from collector.store.trained_versions import versions_trained_on
 from console.watch.held import Held
 from console.watch.kept import Kept
+from console.watch.standing import standing
 from console.watch.trace.turn_tokens import Scoring
 from console.watch.views.falls import RewardMove, reward_move, version_of
 from trainer.adapter_standing import gate_summary
@@ -109,7 +110,7 @@ def _credit(held: Held, row: dict[str, Any], scorings: Sequence[Scoring]) -> Cre
     meant = row["purpose"] not in ("eval", "probe")
     return Credit(
         given=tuple(_given(held.rewards, row)),
-        judged=tuple(_judged(held.feedback, row)),
+        judged=tuple(_judged(standing(held), row)),
         learned_by=learned,
         why_not=row["untrainable_reason"] if meant else f"its purpose is {row['purpose']}",
     )
@@ -140,13 +141,11 @@ def _given(rewards: pl.DataFrame, row: dict[str, Any]) -> list[Given]:
 def _judged(feedback: pl.DataFrame, row: dict[str, Any]) -> list[Judgement]:
     of_turn = (pl.col("turn_id") == pl.lit(row["turn_id"], pl.String)).fill_null(False)
     of_session = pl.col("turn_id").is_null() & (pl.col("session_id") == row["session_id"])
-    rows = feedback.filter(of_turn | of_session).unique("feedback_id", keep="first", maintain_order=True)
-    replaced = rows["supersedes"].drop_nulls().implode()
-    standing = rows.filter(~pl.col("feedback_id").is_in(replaced).fill_null(False)).sort("at", maintain_order=True)
+    rows = feedback.filter(of_turn | of_session).sort("at", maintain_order=True)
     names = ("kind", "value", "source", "tenant", "at", "text")
     return [
         Judgement(of="session" if each["turn_id"] is None else "turn", **{name: each[name] for name in names})
-        for each in standing.iter_rows(named=True)
+        for each in rows.iter_rows(named=True)
     ]
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from checks.session_rewards import one_reward_each
 from collector.errors import UserError
 from console.watch.held import Held
+from console.watch.standing import standing
 from console.watch.topic import OpenLog
 from console.watch.trace.messages import Message, new_messages
 from console.watch.trace.trace import RECENT, ToolsOf
@@ -81,8 +82,7 @@ def _feedback(held: Held, own: pl.DataFrame) -> tuple[str, ...]:
     """What stands: a judgement that another one replaced, or that is there twice, is said once or not."""
     of_turn = pl.col("turn_id").is_in(own["turn_id"].drop_nulls().implode()).fill_null(False)
     of_session = pl.col("turn_id").is_null() & (pl.col("session_id") == own["session_id"][0])
-    rows = held.feedback.filter(of_turn | of_session).unique("feedback_id", keep="last", maintain_order=True)
-    rows = rows.filter(~pl.col("feedback_id").is_in(rows["supersedes"].drop_nulls().implode()).fill_null(False))
+    rows = standing(held).filter(of_turn | of_session)
     return tuple(_judged(row) for row in rows.sort("at", nulls_last=True).iter_rows(named=True))
 
 

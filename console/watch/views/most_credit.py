@@ -12,6 +12,7 @@ from checks.trained_step import trained_step
 from collector.errors import UserError
 from console.watch.held import Held
 from console.watch.kept import Kept
+from console.watch.standing import standing
 from console.watch.topic import OpenLog
 from console.watch.views.learnt_turns import turns_of_steps, turns_within
 from console.watch.views.place import Fault, Place
@@ -143,7 +144,7 @@ def _credited(held: Held, read: _Read) -> Credited:
         missing = "no advantage is recorded of them" if read.turns else "no turn is recorded as such"
         return Credited(f"what {learner.name} learned from is n/d: {missing}", ())
     ids = [each.turn_id for each in read.pushed if each.turn_id is not None]
-    rewards, judged = _rewards(held.rewards, ids), _judged(held.feedback, ids)
+    rewards, judged = _rewards(held.rewards, ids), _judged(standing(held), ids)
     faults = [
         Fault(
             place=Place(
@@ -194,7 +195,7 @@ def _rewards(rewards: pl.DataFrame, turn_ids: Sequence[str]) -> dict[str, float]
 
 
 def _judged(feedback: pl.DataFrame, turn_ids: Sequence[str]) -> dict[str, str]:
-    """The newest judgement of each turn."""
+    """The newest judgement of each turn, of those that count."""
     own = feedback.filter(pl.col("turn_id").is_in(turn_ids)).sort("at", maintain_order=True)
     return {
         turn: f"{kind or 'feedback'}{'' if value is None else f' {value:g}'}"

@@ -7,9 +7,11 @@ import msgspec
 import polars as pl
 
 from checks.session_rewards import latest_rewards
+from checks.standing_feedback import superseded
 from collector.records import Purpose
 from collector.trainable import REASONS
 from console.watch.held import Held
+from console.watch.standing import standing
 from console.watch.status import STORE
 
 TRAINED = ("traffic", "canary")
@@ -146,13 +148,11 @@ def _sessions(rows: pl.DataFrame) -> int:
 
 def judged(held: Held) -> Judged:
     """The feedback that stands, and how long it took."""
-    once = held.feedback.unique("feedback_id", keep="first", maintain_order=True)
-    replaced = once["feedback_id"].is_in(once["supersedes"].drop_nulls().implode())
-    standing = once.filter(~replaced)
+    counted = standing(held)
     ended = pl.coalesce("finished_at", "started_at")
-    own = held.turns.filter(pl.col("turn_id").is_in(standing["turn_id"].drop_nulls().unique().implode()))
+    own = held.turns.filter(pl.col("turn_id").is_in(counted["turn_id"].drop_nulls().unique().implode()))
     of_turn = own.select("turn_id", turn_session="session_id", turn_end=ended).unique("turn_id")
-    placed = standing.join(of_turn, on="turn_id", how="left").with_columns(
+    placed = counted.join(of_turn, on="turn_id", how="left").with_columns(
         session_id=pl.coalesce("session_id", "turn_session")
     )
     whole = placed.filter(pl.col("turn_end").is_null())["session_id"].drop_nulls().unique()
@@ -161,10 +161,10 @@ def judged(held: Held) -> Judged:
     placed = placed.join(of_session, on="session_id", how="left")
     took = (pl.col("at") - pl.coalesce("turn_end", "session_end")).dt.total_microseconds() / 1e6
     delays = placed.select(took.alias("s"))["s"].drop_nulls()
-    values = standing["value"].drop_nulls()
+    values = counted["value"].drop_nulls()
     return Judged(
-        judgements=standing.height,
-        replaced=int(replaced.sum()),
+        judgements=counted.height,
+        replaced=superseded(held.feedback).height,
         good=int((values > 0).sum()),
         bad=int((values <= 0).sum()),
         sessions=placed["session_id"].drop_nulls().n_unique() if placed.height else 0,

@@ -14,6 +14,7 @@ from checks.measure import Tools
 from checks.session_rewards import one_reward_each
 from console.watch.frame.filter import Field, Fields, read_filter
 from console.watch.held import Held
+from console.watch.standing import standing
 from console.watch.topic import Ask, OpenLog, Topic, View
 from console.watch.trace.messages import Message, new_messages
 from console.watch.trace.session_named import of_named
@@ -170,7 +171,7 @@ class _Rows:
         self._breaks = {each.turn: each for each in trace.breaks.breaks}
         self._retries = _retries(held.events.filter(pl.col("session_id") == trace.log.session_id), turns)
         ids = turns["turn_id"].drop_nulls()
-        judged = held.feedback.filter(pl.col("turn_id").is_in(ids.implode()))
+        judged = standing(held).filter(pl.col("turn_id").is_in(ids.implode()))
         self._feedback = {row["turn_id"]: row for row in judged.iter_rows(named=True)}
         rewards = one_reward_each(held.rewards.filter(pl.col("turn_id").is_in(ids.implode())))
         self._rewards = dict(rewards.select("turn_id", "value").iter_rows())

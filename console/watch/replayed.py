@@ -34,7 +34,7 @@ def held_until(held: Held, at: datetime) -> Held:
     named = adapter_names(held)
     then = trained_then(held.steps, held.versions, at=at, read_at=held.read_at)
     kept = {name: getattr(held, name).filter(_there(held, name, time, at, then)) for name, time in TIMES.items()}
-    kept["evals"] = held.evals if then.whole else _evals_by_then(held, at)
+    kept["evals"] = _evals_by_then(held, at, whole=then.whole)
     turns = kept["turns"]
     trained = then.scored(turns)
     kept["turns"] = turns.with_columns(
@@ -55,11 +55,11 @@ def held_until(held: Held, at: datetime) -> Held:
     )
 
 
-def _evals_by_then(held: Held, at: datetime) -> pl.DataFrame:
+def _evals_by_then(held: Held, at: datetime, *, whole: bool) -> pl.DataFrame:
     """The evaluations that were there: written by then or, where a log does not say when, of weights that were.
 
     Those were there when their version was registered, else when their step had ended: it, or the first one after it
-    that was recorded. Where nothing tells when that was, an evaluation is not shown.
+    that was recorded. Where nothing tells when that was, an evaluation is shown only where the `whole` had been read.
     """
     evals = held.evals
     if not evals["written_at"].null_count():
@@ -75,7 +75,7 @@ def _evals_by_then(held: Held, at: datetime) -> pl.DataFrame:
     placed = placed.join(registered, on=["whose", "version"], how="left", maintain_order="left").sort("step")
     found = placed.join_asof(ended.sort("step"), on="step", by="whose", strategy="forward", check_sortedness=False)
     there = found.sort("place").select(pl.coalesce("created_at", "ended")).to_series()
-    return evals.filter((pl.coalesce("written_at", there) <= at).fill_null(False))
+    return evals.filter((pl.coalesce("written_at", there) <= at).fill_null(value=whole))
 
 
 def _there(held: Held, table: str, time: pl.Expr, at: datetime, then: TrainedThen) -> pl.Series:

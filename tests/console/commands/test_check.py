@@ -173,7 +173,7 @@ def test_a_tokenizer_gives_tokens_their_text(tmp_path: Path, capsys: Captured) -
 
 def test_formats_are_listed_without_a_path(capsys: Captured) -> None:
     assert main(["check", "--formats"]) == 0
-    assert re.match(r"native +Roundhouse's own log", capsys.readouterr().out)
+    assert re.match(r"native +Roundhouse's own: lines of JSON, Parquet, DuckDB or a store\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

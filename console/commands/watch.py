@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     terminal = parser.add_argument_group("terminal")
     terminal.add_argument("--color", choices=COLORS, default="auto", help="colours (default: what the terminal has)")
     terminal.add_argument(
-        "--ascii", action="store_true", help="no other characters (also where the locale's encoding has none)"
+        "--ascii", action="store_true", help="no other characters (also where the output's encoding is not UTF-8)"
     )
     terminal.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     terminal.add_argument("--keymap", type=Path, metavar="FILE", help="other keys, as in frame.copy = 'c'")

@@ -20,7 +20,7 @@ from console.watch.screens.token_look import TokenLook
 from console.watch.topic import View
 from console.watch.views.credit_words import credit_lines, is_bare
 from console.watch.views.token import WINDOW, TokenAsk, TokenRow, TokenView, side_of
-from console.watch.views.token_words import columns_for, no_token, token_text, turn_words, why_lines
+from console.watch.views.token_words import columns_for, no_token, token_text, turn_words, typed_position, why_lines
 from console.watch.widgets.position_chart import PositionChart, chart_columns
 from console.watch.widgets.table import Column, WindowedTable
 from console.watch.widgets.text_rows import TextRows
@@ -318,16 +318,9 @@ class TokenScreen(WatchScreen):
             self.say(refusal)
 
     def _go_to(self, text: str) -> None:
-        """To a position in prompt + completion, or with a c before it in the completion; both are counted from 0."""
-        view = self._view
-        number = text.removeprefix("c")
-        if view is None or not (number.isascii() and number.isdigit()):
-            expected = "a position such as 1187, or c85 for completion token 85, both counted from 0"
-            raise UserError(f"{text!r} is no token, expected {expected}")
-        of_completion = text.startswith("c")
-        if refusal := no_token(view, int(number), "completion" if of_completion else None):
-            raise UserError(refusal)
-        self._move_to(int(number) + (view.prompt if of_completion else 0))
+        """To a position as it is typed."""
+        if self._view is not None:
+            self._move_to(typed_position(self._view, text))
 
     @property
     def _view(self) -> TokenView | None:

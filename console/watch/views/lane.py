@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from checks.finding import Status
+from console.watch.views.check_number import CheckNumber
 from console.watch.views.place import Fault, Place
-from console.watch.views.verdict import Verdict
 
 LaneState = Literal["critical", "acked", "warning", "pending", "recovering", "ok", "no_data", "error", "silenced"]
 
@@ -67,7 +67,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Threshold of the lead value, the same that the verdict has; None where it has none in this unit."""
     below: bool = False
     """Whether it is at fault below the limit."""
-    verdict: Verdict | None = None
+    verdict: CheckNumber | None = None
     """What the check graded: `status` is about this number; None where the check could not give one."""
     parts: tuple[PartValue, ...] = ()
     steps: tuple[int, ...] = ()

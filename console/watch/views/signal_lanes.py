@@ -11,11 +11,11 @@ import polars as pl
 from checks.finding import Finding, Series
 from checks.signals import ESTIMATE, SIGNALS, Part, Signal
 from checks.suite import CHECKS
+from console.watch.views.check_number import CheckNumber, check_number
 from console.watch.views.first_mover import FirstMover, Mover
 from console.watch.views.lane import Lane, LaneState, Onset, PartValue
 from console.watch.views.place import fault_of, place_of_evidence
 from console.watch.views.signal_findings import CHECK_OF, EVIDENCE, Thresholds
-from console.watch.views.verdict import Verdict, verdict_of
 from console.watch.widgets.palette import State
 
 BASELINE = 120
@@ -101,7 +101,7 @@ def _lane(
     shown = steps >= since if since is not None else np.ones(len(steps), dtype=bool)
     newest = _newest(values)
     threshold = None if limit is None else _threshold(check, limit.argument, source.thresholds)
-    verdict = verdict_of(signal.name, finding, threshold, source.suites)
+    verdict = check_number(signal.name, finding, threshold, source.suites)
     word, why = _word(state, newest, alerted=check in source.alerts), finding.summary
     if state == "ok" and signal.name in _OF_TOKENS and _beyond(newest, threshold, limit):
         state, word = "pending", "LOGGED"
@@ -138,7 +138,7 @@ def _lane(
     return _led_by(lane, verdict) if by_check and verdict is not None else lane
 
 
-def _led_by(lane: Lane, verdict: Verdict) -> Lane:
+def _led_by(lane: Lane, verdict: CheckNumber) -> Lane:
     """The lane with its check's number at the head: no step has one, or none in the unit of the limit."""
     curve = PartValue(name=f"{lane.unit} a step", newest=lane.newest, worst=lane.worst)
     own = {"stall": _OF_TIME, "max_w": verdict.unit, "entropy": verdict.unit}

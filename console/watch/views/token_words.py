@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from checks.token_context import Side
+from collector.errors import UserError
 from collector.terminal_text import terminal_safe
 from console.watch.trace.verdict import WORDS
 from console.watch.views.token import TokenRow, TokenView
@@ -89,6 +90,18 @@ def no_token(view: TokenView, index: int, side: Side | None) -> str | None:
     of_side = "" if side is None else f"{side} "
     there = f"tokens 0 to {count - 1}" if count else "none"
     return f"there is no {of_side}token {index}: the turn has {there}"
+
+
+def typed_position(view: TokenView, text: str) -> int:
+    """A position in prompt + completion, or with a c before it in the completion; both are counted from 0."""
+    number = text.removeprefix("c")
+    if not (number.isascii() and number.isdigit()):
+        expected = "a position such as 1187, or c85 for completion token 85, both counted from 0"
+        raise UserError(f"{text!r} is no token, expected {expected}")
+    of_completion = text.startswith("c")
+    if refusal := no_token(view, int(number), "completion" if of_completion else None):
+        raise UserError(refusal)
+    return int(number) + (view.prompt if of_completion else 0)
 
 
 def heat_limit(view: TokenView) -> float:

@@ -10,8 +10,8 @@ from rich.style import Style
 
 from console.watch.compact import compact
 from console.watch.frame.row import shortened
+from console.watch.views.check_number import CheckNumber
 from console.watch.views.lane import Lane, Onset
-from console.watch.views.verdict import Verdict
 from console.watch.widgets.braille import Columns, Scale, column_at, columns_of, raster, scale_of
 from console.watch.widgets.palette import Curve, Palette
 
@@ -214,7 +214,7 @@ def _worst_is(lane: Lane) -> str:
     return f"{lane.unit}; worst is {lane.worst_word}" if lane.unit else ""
 
 
-def _verdict(lane: Lane, verdict: Verdict, layout: LanesLayout) -> str:
+def _verdict(lane: Lane, verdict: CheckNumber, layout: LanesLayout) -> str:
     """What the check graded; with its limit, where that is not the lead value's."""
     limit = ""
     if lane.limit is None and verdict.warn is not None:

@@ -21,7 +21,7 @@ OF = {
 _BELOW = ("mfu", "entropy")
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CheckNumber(msgspec.Struct, frozen=True, kw_only=True):
     """What a check graded; the curve of the same signal is of single steps, and may be of another source."""
 
     value: float
@@ -34,14 +34,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is at fault below its limits."""
 
 
-def verdict_of(signal: str, finding: Finding, max_w_limit: float | None, suites: str) -> Verdict | None:
+def check_number(signal: str, finding: Finding, max_w_limit: float | None, suites: str) -> CheckNumber | None:
     """None where the check could not give a number. `suites`: which held-out suite it is of, where there are several.
 
     The check of max w grades several numbers and leads with mean |log w|: here it is the largest w, where that is
     known.
     """
     if signal == "max_w" and "max_w" in finding.metrics:
-        return _finite(Verdict(value=float(finding.metrics["max_w"]), unit="w", of=OF[signal], warn=max_w_limit))
+        return _finite(CheckNumber(value=float(finding.metrics["max_w"]), unit="w", of=OF[signal], warn=max_w_limit))
     if finding.value is None:
         return None
     of, unit = OF[signal], finding.unit
@@ -53,7 +53,7 @@ def verdict_of(signal: str, finding: Finding, max_w_limit: float | None, suites:
         of = of.replace("newest", f"{suites}; newest")
     limits = finding.threshold
     return _finite(
-        Verdict(
+        CheckNumber(
             value=float(finding.value),
             unit=unit,
             of=of,
@@ -64,6 +64,6 @@ def verdict_of(signal: str, finding: Finding, max_w_limit: float | None, suites:
     )
 
 
-def _finite(verdict: Verdict) -> Verdict | None:
+def _finite(verdict: CheckNumber) -> CheckNumber | None:
     """None where it is no number: the check says that in words."""
     return verdict if math.isfinite(verdict.value) else None

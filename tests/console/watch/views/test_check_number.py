@@ -10,9 +10,9 @@ from checks.columns import completed
 from checks.log import MemoryLog
 from checks.suite import run
 from console.watch.plain.signals import lane_lines
+from console.watch.views.check_number import CheckNumber
 from console.watch.views.lane import Lane, PartValue
 from console.watch.views.signals import SignalsAsk, SignalsBuilder
-from console.watch.views.verdict import Verdict
 from console.watch.widgets.lane_rows import LanesLayout, drawn_lanes
 from console.watch.widgets.palette import Palette
 from tests.console.watch.fake_feed import no_log
@@ -70,7 +70,7 @@ def test_the_newest_step_and_the_mean_of_all_are_told_apart() -> None:
     found = lane("mfu", steps=steps(mfu=[0.2, 0.5, 0.5]))
     assert (found.newest, found.newest_step, found.worst) == (0.5, 3, 0.2)
     assert found.verdict is not None
-    assert found.verdict == Verdict(
+    assert found.verdict == CheckNumber(
         value=found.verdict.value, unit="share of peak", of="mean of steps", warn=0.15, below=True
     )
     assert found.verdict.value == pytest.approx(0.4)
@@ -83,7 +83,7 @@ def test_an_entropy_without_any_step_shows_what_made_it_ok() -> None:
     found = lane("entropy", turns=[turn])
     assert (found.status, found.newest, found.newest_step, found.steps) == ("ok", 1.0, None, ())
     assert (found.unit, found.limit) == ("nats (estimate)", 0.01)
-    assert found.verdict == Verdict(value=1.0, unit="nats (estimate)", of="mean", warn=0.01, fail=0.001, below=True)
+    assert found.verdict == CheckNumber(value=1.0, unit="nats (estimate)", of="mean", warn=0.01, fail=0.001, below=True)
 
 
 def test_pass_at_1_alone_is_shown() -> None:
